@@ -1,0 +1,211 @@
+"""Events straight to the log: seeded, with chosen disorder, fast enough for benches.
+
+stream = generate(seed=1, count=100_000, start=now(), rate=2_000, disorder=Disorder(duplicates=0.02))
+for key, value in stream:
+    ...
+stream.account      # exactly what was made
+"""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_right
+from collections.abc import Iterator
+from datetime import datetime, timezone
+from itertools import accumulate, count
+from random import Random
+
+import orjson
+
+from tailrace.errors import SettingsError
+from tailrace.visitors.disorder import Account, Disorder
+from tailrace.visitors.malformed import SPOILERS
+from tailrace.visitors.people import draw_person
+from tailrace.visitors.site import HOST, requests
+
+Record = tuple[bytes, bytes]
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_VISIT_ENDS = 1 / 8  # after each request, so a visit has eight on average
+_AT_A_TIME = 400  # visits that go on at the same time
+_REMEMBERED = 50_000  # visitors kept ready-made; one that was forgotten is made again, the same
+
+
+class Stream:
+    """An iterator over (key, value) records, with the account of what it made so far.
+
+    The same arguments give the same bytes, on every machine and Python; another `start` moves only the times.
+    """
+
+    def __init__(self, account: Account, records: Iterator[Record]) -> None:
+        self.account = account
+        self._records = records
+
+    def __iter__(self) -> Iterator[Record]:
+        return self._records
+
+    def __next__(self) -> Record:
+        return next(self._records)
+
+
+def generate(
+    seed: int,
+    count: int | None,
+    start: datetime,
+    rate: float,
+    disorder: Disorder | None = None,
+    *,
+    visitors: int = 20_000,
+    products: int | None = None,
+    host: str = HOST,
+) -> Stream:
+    """`count` records (endless when None) as the shop's interceptor would write them, `rate` a second by event time.
+
+    The key is the visitor, who is one of `visitors`; `products` sets the number of product pages (the shop's own 24
+    when None). Nothing waits: how fast the records are taken is the caller's affair.
+    """
+    if rate <= 0 or visitors < 1 or (products is not None and products < 1) or (count is not None and count < 0):
+        raise SettingsError(
+            f"rate ({rate}), visitors ({visitors}) and products ({products}) must be above 0, count ({count}) at least.",
+        )
+    account = Account()
+    maker = _Maker(seed, visitors, products, host)
+    return Stream(account, _records(maker, account, disorder or Disorder(), count, _micros(start), rate))
+
+
+def _micros(moment: datetime) -> int:
+    delta = moment.astimezone(timezone.utc) - _EPOCH
+    return (delta.days * 86_400 + delta.seconds) * 1_000_000 + delta.microseconds
+
+
+def _records(
+    maker: _Maker, account: Account, disorder: Disorder, total: int | None, start: int, rate: float
+) -> Iterator[Record]:
+    random, bits = maker.random.random, maker.random.getrandbits
+    make = maker.make
+    steps = (disorder.duplicates, disorder.malformed, disorder.late, disorder.out_of_order, disorder.ahead)
+    duplicate, malformed, late, out_of_order, ahead = accumulate(steps)
+    recent: list[Record] = []
+    step = 1_000_000 / rate
+    for n in count() if total is None else range(total):
+        at = start + int(n * step)
+        fate = random()
+        if fate >= ahead:
+            record = make(at)
+        elif fate < duplicate and recent:
+            account.duplicates += 1
+            yield recent[bits(32) % len(recent)]
+            continue
+        elif duplicate <= fate < malformed:
+            reason, spoil = SPOILERS[bits(32) % len(SPOILERS)]
+            account.malformed += 1
+            account.reasons[reason] += 1
+            key, value = make(at)
+            yield key, spoil(value)
+            continue
+        elif malformed <= fate < late:
+            account.late += 1
+            record = make(at - _span(disorder.late_by, random()))
+        elif late <= fate < out_of_order:
+            account.out_of_order += 1
+            record = make(at - _span((0.0, disorder.out_of_order_by), random()))
+        elif out_of_order <= fate:
+            account.ahead += 1
+            record = make(at + _span(disorder.ahead_by, random()))
+        else:  # a duplicate before there is anything to repeat
+            record = make(at)
+        account.events += 1
+        if duplicate:
+            if len(recent) < disorder.duplicate_within:
+                recent.append(record)
+            else:
+                recent[account.events % disorder.duplicate_within] = record
+        yield record
+
+
+def _span(bounds: tuple[float, float], share: float) -> int:
+    return int((bounds[0] + (bounds[1] - bounds[0]) * share) * 1_000_000)
+
+
+class _Visitor:
+    """The parts of a visitor's events that stay the same, encoded once."""
+
+    __slots__ = ("first", "key", "landing", "middle", "tail")
+
+    def __init__(self, seed: int, index: int, host: str) -> None:
+        random = Random(f"tailrace:{seed}:{index}")
+        person = draw_person(random)
+        visitor_id = f"{random.getrandbits(128):032x}"
+        self.key = visitor_id.encode()
+        self.tail = b',"visitor_id":"' + self.key + b'"}'
+        self.landing = person.arrival.query.encode()
+        headers = {"accept-language": person.country.language}
+        about = {"host": host, "ip": person.address, "referrer": person.arrival.referrer}
+        about |= {"user_agent": person.device.user_agent}
+        self.first = b"," + orjson.dumps({**about, "headers": headers})[1:-1]
+        inside = None if person.is_bot else f"https://{host}/products"
+        self.middle = b"," + orjson.dumps({**about, "referrer": inside, "headers": headers})[1:-1]
+
+
+class _Maker:
+    """Makes one event after another. Every choice comes from `random`, so the seed decides all."""
+
+    def __init__(self, seed: int, visitors: int, products: int | None, host: str) -> None:
+        self.random = Random(f"tailrace:{seed}")
+        self._seed, self._visitors, self._host = seed, visitors, host
+        kinds = requests(products)
+        self._bounds = list(accumulate(kind.weight for kind in kinds))
+        self._total = self._bounds[-1]
+        self._last = len(kinds) - 1
+        self._fronts = [f',"method":"{kind.method}","url":"{kind.url}'.encode() for kind in kinds]
+        self._backs = [f',"status":{kind.status},"duration_ms":'.encode() for kind in kinds]
+        self._is_page = [kind.method == "GET" for kind in kinds]
+        self._durations = [b"%.2f" % (1.5 + 400 * (n / 1024) ** 6 + n / 300) for n in range(1024)]
+        self._ready: dict[int, _Visitor] = {}
+        self._seconds: dict[int, bytes] = {}
+        self._active = [(self._arrive(), True) for _ in range(min(_AT_A_TIME, visitors))]
+
+    def make(self, at: int) -> Record:
+        """One event at `at` microseconds after 1970."""
+        random, bits = self.random.random, self.random.getrandbits
+        seat = bits(32) % len(self._active)
+        visitor, is_first = self._active[seat]
+        kind = min(bisect_right(self._bounds, random() * self._total), self._last)
+        url = self._fronts[kind]
+        if is_first and visitor.landing and self._is_page[kind]:
+            url += (b"&" if b"?" in url else b"?") + visitor.landing
+        chance = bits(96)
+        if chance >> 64 < _VISIT_ENDS * 2**32:
+            self._active[seat] = (self._arrive(), True)
+        elif is_first:
+            self._active[seat] = (visitor, False)
+        parts = (
+            b'{"event_id":"%08x-%04x-7' % (at // 65_536_000, at // 1000 & 0xFFFF),
+            b'%03x-%04x-%012x","event_time":"' % (chance & 0xFFF, 0x8000 | chance >> 12 & 0x3FFF, bits(48)),
+            self._second(at // 1_000_000),
+            b'%06dZ"' % (at % 1_000_000),
+            url,
+            b'"',
+            visitor.first if is_first else visitor.middle,
+            self._backs[kind],
+            self._durations[chance >> 26 & 1023],
+            visitor.tail,
+        )
+        return visitor.key, b"".join(parts)
+
+    def _arrive(self) -> _Visitor:
+        index = int(self.random.random() ** 2 * self._visitors)  # squared: some come far more often than others
+        visitor = self._ready.get(index)
+        if visitor is None:
+            if len(self._ready) >= _REMEMBERED:
+                self._ready.clear()
+            visitor = self._ready[index] = _Visitor(self._seed, index, self._host)
+        return visitor
+
+    def _second(self, second: int) -> bytes:
+        text = self._seconds.get(second)
+        if text is None:
+            if len(self._seconds) > 20_000:
+                self._seconds.clear()
+            text = self._seconds[second] = time.strftime("%Y-%m-%dT%H:%M:%S.", time.gmtime(second)).encode()
+        return text
