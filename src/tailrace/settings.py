@@ -8,11 +8,16 @@ The embedded stack writes the addresses it chose to `<home>/endpoints.json`, a f
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import platformdirs
-from pydantic import BaseModel, ConfigDict, Field, SecretStr
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, SecretStr, ValidationError
+
+from tailrace import origins
+from tailrace.origins import Origin
 
 
 class Section(BaseModel):
@@ -25,6 +30,22 @@ class TlsSettings(Section):
     ca: str | None = None
     certificate: str | None = None
     key: SecretStr | None = None
+
+
+class EmbeddedSettings(Section):
+    """The stack that `tailrace up` runs. A port that is not named is chosen free and remembered."""
+
+    kafka_port: int | None = Field(None, ge=1, le=65535)
+    kafka_tls: bool = False
+    kafka_heap: str = "512m"
+    postgres_port: int | None = Field(None, ge=1, le=65535)
+
+
+class JavaSettings(Section):
+    """`home` overrides the search for a Java; `ivy_settings` names an Ivy settings file, for a mirror of your own."""
+
+    home: Path | None = None
+    ivy_settings: Path | None = None
 
 
 class KafkaSettings(Section):
@@ -74,7 +95,9 @@ class LiveTopicSettings(Section):
     """A result topic that the live server opens. A topic that is not named under [live.topics] cannot be read at all."""
 
     public: bool = False  # False: only with a signed token that names the topic
-    kind: Literal["table", "stream"] = "table"  # table: latest row per key; stream: the last rows, repeats dropped by event_id
+    kind: Literal["table", "stream"] = (
+        "table"  # table: latest row per key; stream: the last rows, repeats dropped by event_id
+    )
     columns: list[str] | None = None  # only these columns leave the server; None: all of them
     key: list[str] | None = None  # the live key, taken from these columns; None: the Kafka key
     max_rows: int = Field(default=10_000, ge=1)  # the oldest window, or the row untouched longest, goes first
@@ -109,6 +132,8 @@ class Settings(Section):
 
     home: Path = Path(".tailrace")
     cache: Path = Path(platformdirs.user_cache_dir("tailrace"))
+    embedded: EmbeddedSettings = EmbeddedSettings()
+    java: JavaSettings = JavaSettings()
     kafka: KafkaSettings = KafkaSettings()
     postgres: PostgresSettings = PostgresSettings()
     iceberg: IcebergSettings = IcebergSettings()
@@ -118,3 +143,50 @@ class Settings(Section):
     outbox: OutboxSettings = OutboxSettings()
     topics: dict[str, TopicSettings] = Field(default_factory=lambda: {"events": TopicSettings()})
     live: LiveSettings = LiveSettings()
+
+    _origins: dict[tuple[str, ...], Origin] = PrivateAttr(default_factory=dict)
+
+    @classmethod
+    def load(
+        cls,
+        overrides: Mapping[str, Any] | None = None,
+        home: Path | str | None = None,
+        environ: Mapping[str, str] | None = None,
+    ) -> Settings:
+        """Merge all layers. `overrides` are flags with dotted keys, None meaning not given.
+
+        Raises SettingsError that names the key, its file and line (or variable, or flag) and the nearest valid key.
+        """
+        environ = os.environ if environ is None else environ
+        flags = {key: value for key, value in (overrides or {}).items() if value is not None}
+        if home is not None:
+            flags["home"] = home
+        path = origins.find_file(environ)
+        base = path.parent if path else Path.cwd()
+        named = [origins.toml_layer(path)] if path else []
+        named += [origins.environment_layer(environ, cls), origins.flag_layer(flags)]
+        chosen = origins.merge(named)
+        state = origins.absolute(Path(chosen.values.get("home", cls.model_fields["home"].default)), base)
+        layer = origins.merge([origins.endpoints_layer(state / "endpoints.json"), *named])
+        try:
+            settings = cls.model_validate(layer.values)
+        except ValidationError as error:
+            raise origins.explain(error, layer, cls) from None
+        cache = origins.absolute(settings.cache, base)
+        settings = settings.model_copy(update={"home": state, "cache": cache})
+        settings._origins = layer.origins
+        return settings
+
+    def origin(self, key: str) -> Origin:
+        """Where the value of a dotted key comes from."""
+        return self._origins.get(tuple(key.split(".")), origins.DEFAULT)
+
+    def derive(self, overrides: Mapping[str, Any]) -> Settings:
+        """These settings with some dotted keys replaced; origins say `flag` for those."""
+        values = self.model_dump()
+        flags = origins.flag_layer(overrides)
+        for key, value in origins.leaves(flags.values):
+            origins.plant(values, key, value)
+        settings = type(self).model_validate(values)
+        settings._origins = {**self._origins, **flags.origins}
+        return settings
