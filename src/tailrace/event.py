@@ -8,12 +8,13 @@ What bytes are an event (the rules are tried in this order; the first that fails
 
 1. `too_large`   more than MAX_EVENT_BYTES bytes.
 2. `not_utf8`    not well-formed UTF-8 (no surrogates, no overlong forms, nothing above U+10FFFF).
-3. `not_json`    not one JSON text of RFC 8259. White space is space, tab, LF and CR only; no byte order mark, comments,
-                 NaN, Infinity, trailing commas, leading zeros, or characters below U+0020 inside strings; no bytes (or no
-                 value) is not JSON either. Three limits belong to the grammar and hold everywhere, also inside unknown
-                 fields and repeated keys: a \\u escape of a surrogate must be half of a proper pair, high then low, both
-                 written as escapes; a number that overflows an IEEE double (1e309) is refused, one that underflows is
-                 zero; at most MAX_DEPTH arrays and objects may be open at once (the outermost object is the first).
+3. `not_json`    not one JSON text of RFC 8259. White space is space, tab, LF and CR only; no byte order mark,
+                 comments, NaN, Infinity, trailing commas, leading zeros, or characters below U+0020 inside strings; no
+                 bytes (or no value) is not JSON either. Three limits belong to the grammar and hold everywhere, also
+                 inside unknown fields and repeated keys: a \\u escape of a surrogate must be half of a proper pair,
+                 high then low, both written as escapes; a number that overflows an IEEE double (1e309) is refused, one
+                 that underflows is zero; at most MAX_DEPTH arrays and objects may be open at once (the outermost
+                 object is the first).
 4. `not_object`  JSON, but not an object.
 5. Then field by field in the order of FIELDS. Keys are compared after unescaping; of a repeated key the last counts.
    `missing:<field>`  a required field is absent or null (an optional one may be either).

@@ -25,11 +25,13 @@ class Section(BaseModel):
 
 
 class TlsSettings(Section):
-    """PEM texts, or names of files that hold them."""
+    """PEM texts, or names of files that hold them. Any of the three switches TLS on."""
 
+    enabled: bool = False  # TLS with the system's own authorities and no client certificate
     ca: str | None = None
     certificate: str | None = None
     key: SecretStr | None = None
+    verify_hostname: bool = True  # some hosted brokers have certificates that do not name their hosts
 
 
 class EmbeddedSettings(Section):
@@ -85,10 +87,12 @@ class OutboxSettings(Section):
 
 
 class TopicSettings(Section):
-    partitions: int = 4
-    replication: int = 1
-    retention: str = "7 days"
-    compacted: bool = False
+    """One declared topic. `tailrace topics apply` makes it so."""
+
+    partitions: int = Field(default=4, ge=1)
+    replication: int = Field(default=1, ge=1)
+    retention: str = "7 days"  # a number and seconds, minutes, hours, days or weeks; or "forever"
+    compacted: bool = False  # keep the newest record of each key; with a retention, for so long
 
 
 class LiveTopicSettings(Section):

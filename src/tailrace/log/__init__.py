@@ -1,0 +1,1 @@
+"""The log is Kafka: topics, producers and consumers, security, starting offsets."""
