@@ -1,0 +1,108 @@
+package tailrace.kernel;
+
+import java.util.Arrays;
+import java.util.List;
+import org.apache.spark.sql.SparkSessionExtensions;
+import org.apache.spark.sql.catalyst.FunctionIdentifier;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.ExpressionInfo;
+import org.apache.spark.sql.catalyst.expressions.Literal;
+import org.apache.spark.sql.catalyst.expressions.objects.StaticInvoke;
+import org.apache.spark.sql.types.AbstractDataType;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.StructType;
+import scala.Function1;
+import scala.Option;
+import scala.Tuple3;
+import scala.collection.immutable.Seq;
+import scala.jdk.javaapi.CollectionConverters;
+import scala.runtime.AbstractFunction1;
+import scala.runtime.BoxedUnit;
+
+/**
+ * Adds Tailrace's functions to a Spark session: `spark.sql.extensions=tailrace.kernel.Extensions`.
+ *
+ * <p>Each function is a call of a static Java method from generated code, with Spark's own types on both sides: nothing is converted.
+ */
+public final class Extensions extends AbstractFunction1<SparkSessionExtensions, BoxedUnit> {
+  private static final DataType STRING = DataTypes.StringType, BINARY = DataTypes.BinaryType, INT = DataTypes.IntegerType;
+
+  @Override
+  public BoxedUnit apply(SparkSessionExtensions session) {
+    inject(session, "tailrace_parse_event", "(value BINARY[, fields STRING]) - The event in these bytes, or `error`, the reason why there is none.",
+        Extensions::parseEvent);
+    return BoxedUnit.UNIT;
+  }
+
+  private static Expression parseEvent(List<Expression> arguments) {
+    between("tailrace_parse_event", arguments, 1, 2);
+    int mask = arguments.size() == 1 ? -1 : mask(constant("tailrace_parse_event", arguments.get(1)));
+    return call(EventParser.class, "parse", eventType(), List.of(BINARY, INT), false, arguments.get(0), Literal.create(mask, INT));
+  }
+
+  static StructType eventType() {
+    StructType type = new StructType();
+    for (String name : EventParser.NAMES) {
+      DataType field = name.equals("event_time") ? DataTypes.TimestampType
+          : name.equals("headers") ? DataTypes.createMapType(STRING, STRING, false)
+          : name.equals("status") ? INT
+          : name.equals("duration_ms") ? DataTypes.DoubleType : STRING;
+      type = type.add(name, field, true);
+    }
+    return type.add("extra", STRING, true).add("error", STRING, true);
+  }
+
+  private static int mask(String fields) {
+    List<String> names = Arrays.asList(EventParser.NAMES);
+    int mask = 0;
+    for (String name : fields.split(",")) {
+      String field = name.trim();
+      if (field.isEmpty() || field.equals("error")) continue;
+      int bit = field.equals("extra") ? EventParser.EXTRA : names.indexOf(field);
+      if (bit < 0) throw new IllegalArgumentException("tailrace_parse_event: an event has no field '" + field + "'; it has " + String.join(", ", names) + ", extra.");
+      mask |= 1 << bit;
+    }
+    return mask;
+  }
+
+  private interface Builder {
+    Expression build(List<Expression> arguments);
+  }
+
+  private static void inject(SparkSessionExtensions session, String name, String usage, Builder builder) {
+    Function1<Seq<Expression>, Expression> build = new AbstractFunction1<>() {
+      @Override
+      public Expression apply(Seq<Expression> arguments) {
+        return builder.build(CollectionConverters.asJava(arguments));
+      }
+    };
+    ExpressionInfo info = new ExpressionInfo(Extensions.class.getName(), null, name, "_FUNC_" + usage, "", "", "", "", "1.0.0", "", "scala_udf");
+    session.injectFunction(new Tuple3<>(FunctionIdentifier.apply(name), info, build));
+  }
+
+  /** A call of `owner.method(arguments)`. With `propagateNull` a null argument gives null without a call. */
+  private static Expression call(Class<?> owner, String method, DataType result, List<? extends AbstractDataType> types,
+      boolean propagateNull, Expression... arguments) {
+    return new StaticInvoke(owner, result, method, seq(Arrays.asList(arguments)), seq(types), propagateNull, true, true, Option.empty());
+  }
+
+  @SuppressWarnings("unchecked")
+  private static <T> Seq<T> seq(List<? extends T> items) {
+    return (Seq<T>) CollectionConverters.asScala(items).toSeq();
+  }
+
+  private static void between(String function, List<Expression> arguments, int least, int most) {
+    int count = arguments.size();
+    if (count >= least && count <= most) return;
+    String wanted = least == most ? String.valueOf(least) : least + " to " + most;
+    throw new IllegalArgumentException(function + " takes " + wanted + " arguments, not " + count + ".");
+  }
+
+  private static String constant(String function, Expression argument) {
+    if (!argument.foldable()) throw new IllegalArgumentException(function + ": '" + argument.sql() + "' must be a constant.");
+    Object value = argument.eval(null);
+    if (value == null) throw new IllegalArgumentException(function + ": a constant argument is null.");
+    return value.toString();
+  }
+}
