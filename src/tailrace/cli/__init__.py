@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from tailrace.cli import console
+from tailrace.cli import console, live
 from tailrace.errors import TailraceError
 
 app = typer.Typer(
@@ -21,6 +21,9 @@ app = typer.Typer(
 @app.callback()
 def root(debug: bool = typer.Option(False, "--debug", help="Show tracebacks.")) -> None:
     console.debug = debug
+
+
+live.register(app)
 
 
 def main() -> None:
