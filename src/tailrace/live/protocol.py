@@ -2,7 +2,7 @@
 
 client  {"op": "subscribe", "topic": …, "key": [prefix…], "resume": {"epoch": …, "seq": …}, "token": …}
         {"op": "unsubscribe", "topic": …, "key": [prefix…]}
-server  {"op": "hello", "epoch": …, "beat": seconds}
+server  {"op": "hello", "epoch": …, "beat": seconds, "at": the server's clock, milliseconds since 1970}
         {"op": "snapshot", "topic", "key", "epoch", "seq", "rows": [{"key", "value", "revision"}]}
         {"op": "delta", "topic", "key", "seq", "changes": [{"key", "value", "revision"}]}   value null: the row is gone
         {"op": "slow", "topic", "key", "skipped": frames}      then one delta with the latest value per key
@@ -15,6 +15,7 @@ A resume with another epoch, or from too long ago, gets a snapshot instead of a 
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
@@ -120,7 +121,8 @@ def error(refusal: Refused) -> str:
 
 
 def hello(epoch: str, beat_seconds: float) -> str:
-    return orjson.dumps({"op": "hello", "epoch": epoch, "beat": beat_seconds}).decode()
+    at = time.time_ns() // 1_000_000
+    return orjson.dumps({"op": "hello", "epoch": epoch, "beat": beat_seconds, "at": at}).decode()
 
 
 BEAT = '{"op":"beat"}'

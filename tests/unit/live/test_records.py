@@ -24,8 +24,7 @@ def test_result_record():
 def test_real_time_record_with_projection_never_lets_out_a_closed_column():
     opened = LiveTopicSettings(kind="stream", columns=["path", "country"], key=["path", "event_id"])
     value = (
-        b'{"event_id":"e1","path":"/a","country":"NL","ip":"203.0.113.9",'
-    value += b'"event_time":"2026-11-15T21:00:01.500000Z"}'
+        b'{"event_id":"e1","path":"/a","country":"NL","ip":"203.0.113.9","event_time":"2026-11-15T21:00:01.500000Z"}'
     )
     record, happened = decode(b"visitor-1", value, None, opened)
     assert record.key == ("/a", "e1")
