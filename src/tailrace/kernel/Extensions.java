@@ -26,12 +26,15 @@ import scala.runtime.BoxedUnit;
  * <p>Each function is a call of a static Java method from generated code, with Spark's own types on both sides: nothing is converted.
  */
 public final class Extensions extends AbstractFunction1<SparkSessionExtensions, BoxedUnit> {
-  private static final DataType STRING = DataTypes.StringType, BINARY = DataTypes.BinaryType, INT = DataTypes.IntegerType;
+  private static final DataType STRING = DataTypes.StringType, BINARY = DataTypes.BinaryType, INT = DataTypes.IntegerType, LONG = DataTypes.LongType;
 
   @Override
   public BoxedUnit apply(SparkSessionExtensions session) {
     inject(session, "tailrace_parse_event", "(value BINARY[, fields STRING]) - The event in these bytes, or `error`, the reason why there is none.",
         Extensions::parseEvent);
+    inject(session, "tailrace_first_seen",
+        "(store STRING, topic STRING, partition INT, offset BIGINT, id STRING, time TIMESTAMP, keep_seconds BIGINT) - Whether this row of the log is the first with its id.",
+        Extensions::firstSeen);
     return BoxedUnit.UNIT;
   }
 
@@ -39,6 +42,12 @@ public final class Extensions extends AbstractFunction1<SparkSessionExtensions, 
     between("tailrace_parse_event", arguments, 1, 2);
     int mask = arguments.size() == 1 ? -1 : mask(constant("tailrace_parse_event", arguments.get(1)));
     return call(EventParser.class, "parse", eventType(), List.of(BINARY, INT), false, arguments.get(0), Literal.create(mask, INT));
+  }
+
+  private static Expression firstSeen(List<Expression> arguments) {
+    between("tailrace_first_seen", arguments, 7, 7);
+    List<DataType> types = List.of(STRING, STRING, INT, LONG, STRING, DataTypes.TimestampType, LONG);
+    return call(FirstSeen.class, "test", DataTypes.BooleanType, types, false, arguments.toArray(new Expression[0]));
   }
 
   static StructType eventType() {

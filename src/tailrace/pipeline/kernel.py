@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column
+    from pyspark.sql import Column, SparkSession
 
 
 def parse_event(value: str | Column, fields: Sequence[str] | None = None) -> Column:
@@ -20,3 +21,35 @@ def parse_event(value: str | Column, fields: Sequence[str] | None = None) -> Col
     if fields is None:
         return F.call_function("tailrace_parse_event", value)
     return F.call_function("tailrace_parse_event", value, F.lit(",".join(fields)))
+
+
+def first_seen(store: str | Path, row: str, id: str | Column, time: str | Column, keep_seconds: int) -> Column:
+    """Whether a row of the log is the first with its id. Exact, and the same in every replay.
+
+    `row` is a struct with `topic`, `partition` and `offset`, or "" if these are columns. `store` is a folder that
+    survives restarts; one pipeline has one. Ids are forgotten `keep_seconds` after the latest event time.
+    A topic-partition must be read by one task in the order of its offsets.
+    """
+    place = [F.col(f"{row}.{name}" if row else name) for name in ("topic", "partition", "offset")]
+    keep = F.lit(keep_seconds).cast("bigint")
+    return F.call_function("tailrace_first_seen", F.lit(str(store)), *place, id, time, keep)
+
+
+def next_offsets(spark: SparkSession, store: str | Path) -> dict[tuple[str, int], int]:
+    """(topic, partition) -> the offset after the last row that the store has seen; a lost store is absent.
+
+    Where this is behind the offset at which a query will start, the rows between must pass `first_seen` first.
+    """
+    found = _java(spark).FirstSeen.nextOffsets(str(store))
+    places = {name.rpartition("-"): offset for name, offset in dict(found).items()}
+    return {(topic, int(partition)): int(offset) for (topic, _, partition), offset in places.items()}
+
+
+def close_store(spark: SparkSession, store: str | Path) -> int:
+    """Writes what is pending and closes the store in this process; it opens again when it is asked."""
+    return int(_java(spark).FirstSeen.close(str(store)))
+
+
+def _java(spark: SparkSession) -> Any:
+    jvm: Any = spark._jvm
+    return jvm.tailrace.kernel

@@ -1,0 +1,40 @@
+package tailrace.kernel;
+
+import org.rocksdb.BlockBasedTableConfig;
+import org.rocksdb.BloomFilter;
+import org.rocksdb.CompressionType;
+import org.rocksdb.InfoLogLevel;
+import org.rocksdb.LRUCache;
+import org.rocksdb.Options;
+import org.rocksdb.RocksDB;
+
+/** How the stores of seen ids are set up: one bounded cache for all of them, filters so that a new id costs no read. */
+final class IdStoreOptions {
+  private static Options options;
+
+  private IdStoreOptions() {}
+
+  static synchronized Options get() {
+    if (options != null) return options;
+    RocksDB.loadLibrary();
+    BlockBasedTableConfig table = new BlockBasedTableConfig()
+        .setBlockCache(new LRUCache(64L << 20))
+        .setCacheIndexAndFilterBlocks(true)
+        .setPinL0FilterAndIndexBlocksInCache(true)
+        .setFilterPolicy(new BloomFilter(10, false))
+        .setFormatVersion(5);
+    options = new Options()
+        .setCreateIfMissing(true)
+        .setTableFormatConfig(table)
+        .setWriteBufferSize(16L << 20)
+        .setMemtablePrefixBloomSizeRatio(0.1)
+        .setMemtableWholeKeyFiltering(true)
+        .setCompressionType(CompressionType.LZ4_COMPRESSION)
+        .setMaxOpenFiles(256)
+        .setMaxTotalWalSize(64L << 20)
+        .setInfoLogLevel(InfoLogLevel.ERROR_LEVEL)
+        .setKeepLogFileNum(1)
+        .setStatsDumpPeriodSec(0);
+    return options;
+  }
+}
