@@ -74,16 +74,50 @@ class SparkSettings(Section):
 
 
 class PipelinesSettings(Section):
-    module: str | None = None
-    timezone: str = "UTC"
+    """What `tailrace run` runs, and how."""
+
+    module: str | None = None  # the Python module that declares the pipelines
+    path: Path | None = None  # the folder that module lies in; the working directory if not set
+    timezone: str = "UTC"  # of the hours and days that hourly and daily runs wait for
+    mode: str = "micro-batch"  # of pipelines that are not named under `modes`
+    modes: dict[str, str] = Field(default_factory=dict)  # pipeline -> mode
+    metrics_port: int | None = None  # Prometheus metrics of `tailrace run`; 0 chooses a free port
+    max_rows_per_batch: int | None = None  # bounds a batch while catching up; None reads all there is
 
 
 class CaptureSettings(Section):
-    development: bool = False
+    """Which requests become events, and what of them. The built-in rules are in intercept/rules.py; these add to them."""
+
+    development: bool = False  # also log requests to localhost and other development hosts
+    skip_paths: list[str] = Field(default_factory=list)  # shell patterns, such as /health or /admin/*
+    skip_hosts: list[str] = Field(default_factory=list)  # shell patterns
+    skip_methods: list[str] = Field(default_factory=list)
+    skip_extensions: list[str] = Field(default_factory=list)  # without the dot
+    skip_content_types: list[str] = Field(default_factory=list)  # beginnings, such as application/pdf
+    trusted_proxies: list[str] = Field(default_factory=list)  # addresses and networks whose forwarding headers count
+    address: Literal["full", "shortened", "hashed"] = "full"
+    redact_headers: list[str] = Field(default_factory=list)
+    redact_query: list[str] = Field(default_factory=list)  # query parameters
+    cookie: str | None = None  # the name of a first-party cookie for the visitor id; None: a daily hash
+    cookie_days: int = Field(default=365, ge=1)
+    secret: SecretStr | None = None  # keys the hashes; None: a random one, kept in <home>/outbox
 
 
 class OutboxSettings(Section):
+    """How events leave the site: memory, then Kafka, and the disk when Kafka is away."""
+
     topic: str = "events"
+    enabled: bool = True  # False: requests pass, nothing is captured
+    companion: bool = True  # send from a process of its own, so that the site's interpreter does only the capture
+    spool: Path | None = None  # None: <home>/outbox
+    spool_bytes: int = Field(default=1 << 30, ge=1 << 16)  # per worker process; when it is full, new events are dropped
+    segment_bytes: int = Field(default=8 << 20, ge=1 << 12)
+    memory_events: int = Field(default=100_000, ge=100)  # captured, not yet handed on
+    memory_bytes: int = Field(default=64 << 20, ge=1 << 16)  # encoded, neither sent nor spooled
+    in_flight: int = Field(default=20_000, ge=1)  # handed to librdkafka and not yet acknowledged
+    flush_ms: float = Field(default=10.0, ge=1, le=50)
+    spool_after_ms: float = Field(default=50.0, ge=1, le=1000)  # what is not acknowledged by then is written to disk
+    close_seconds: float = Field(default=5.0, ge=0)
 
 
 class TopicSettings(Section):

@@ -1,0 +1,82 @@
+"""Postgres from the driver: one short-lived connection per use of the ledger, tokens and sinks."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from tailrace.errors import ServiceError, SettingsError
+
+if TYPE_CHECKING:
+    import psycopg
+
+    from tailrace.settings import Settings
+
+SCHEMA = """
+CREATE SCHEMA IF NOT EXISTS tailrace;
+CREATE TABLE IF NOT EXISTS tailrace.tokens (
+    pipeline text NOT NULL, sink text NOT NULL, epoch text NOT NULL, batch_id bigint NOT NULL, rows bigint NOT NULL,
+    committed_at timestamptz NOT NULL DEFAULT now(), PRIMARY KEY (pipeline, sink, epoch));
+CREATE TABLE IF NOT EXISTS tailrace.ledger (
+    pipeline text NOT NULL, epoch text NOT NULL, batch_id bigint NOT NULL, mode text NOT NULL,
+    rows_in bigint NOT NULL, rows_out bigint NOT NULL, late bigint NOT NULL, duplicate bigint NOT NULL,
+    quarantined bigint NOT NULL, dropped bigint NOT NULL, balance bigint NOT NULL, partly_late bigint NOT NULL,
+    sinks jsonb NOT NULL, rules jsonb NOT NULL, reasons jsonb NOT NULL, start_offsets jsonb NOT NULL,
+    end_offsets jsonb NOT NULL, watermark timestamptz, duration_ms bigint NOT NULL,
+    written_at timestamptz NOT NULL DEFAULT now(), PRIMARY KEY (pipeline, epoch, batch_id));
+CREATE TABLE IF NOT EXISTS tailrace.pipelines (
+    pipeline text PRIMARY KEY, status jsonb NOT NULL, updated_at timestamptz NOT NULL DEFAULT now());
+"""
+
+
+class Database:
+    """A connection that is opened when needed, kept, and opened anew after it broke. Safe to share between threads."""
+
+    def __init__(self, settings: Settings) -> None:
+        if settings.postgres.url is None:
+            raise SettingsError(
+                "No Postgres is known: postgres.url is not set.",
+                "Start the embedded stack with `tailrace up`, or set [postgres] url (TAILRACE_POSTGRES__URL).",
+            )
+        self._url = settings.postgres.url.get_secret_value()
+        self._lock = threading.RLock()
+        self._connection: psycopg.Connection[Any] | None = None
+
+    @contextmanager
+    def transaction(self) -> Iterator[psycopg.Cursor[Any]]:
+        """One transaction: committed at the end of the block, rolled back by an exception."""
+        import psycopg
+
+        with self._lock:
+            try:
+                connection = self._open()
+                with connection.transaction(), connection.cursor() as cursor:
+                    yield cursor
+            except psycopg.OperationalError as problem:
+                self.close()
+                raise ServiceError(
+                    f"Postgres does not answer: {str(problem).strip()}",
+                    "Check that it runs (`tailrace status`) and that postgres.url is right.",
+                ) from problem
+
+    def prepare(self) -> None:
+        """Create Tailrace's own tables where they are missing."""
+        with self.transaction() as cursor:
+            # Two processes that start together would collide in the catalog.
+            cursor.execute("SELECT pg_advisory_xact_lock(7423190551)")
+            cursor.execute(SCHEMA)
+
+    def close(self) -> None:
+        with self._lock:
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
+
+    def _open(self) -> psycopg.Connection[Any]:
+        import psycopg
+
+        if self._connection is None or self._connection.closed:
+            self._connection = psycopg.connect(self._url, autocommit=True, connect_timeout=5, options="-c timezone=UTC")
+        return self._connection

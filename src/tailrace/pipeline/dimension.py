@@ -1,0 +1,119 @@
+"""Side inputs: a small table joined like any DataFrame, read anew on its cadence."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from tailrace.errors import DefinitionError
+from tailrace.pipeline.definition import IcebergSpec, PostgresSpec, SinkSpec
+from tailrace.pipeline.spans import Span
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from tailrace.settings import Settings
+
+log = logging.getLogger("tailrace.pipeline")
+
+MAX_ROWS = 1_000_000
+
+
+class Dimension:
+    """A table's last good copy. Call it in a pipeline's function to get the DataFrame: `events.join(countries(), …)`.
+
+    Guaranteed: a query sees one copy from its start to the next batch boundary after a refresh that found other rows;
+    a failed refresh keeps the last good copy and shows in `age_seconds`.
+    """
+
+    def __init__(self, table: PostgresSpec | IcebergSpec, refresh: Span) -> None:
+        self.table = table
+        self.refresh = refresh
+        self.version = ""
+        self._rows: list[Any] | None = None
+        self._schema: Any = None
+        self._held: DataFrame | None = None
+        self._read_at = 0.0
+        self._tried_at = 0.0
+        self._lock = threading.Lock()
+
+    @property
+    def name(self) -> str:
+        return self.table.target
+
+    @property
+    def age_seconds(self) -> float | None:
+        """How old the copy is; None if there is none yet."""
+        return time.time() - self._read_at if self._read_at else None
+
+    def __call__(self) -> DataFrame:
+        if self._held is not None:
+            return self._held
+        if self._rows is None:
+            raise DefinitionError(
+                f"Dimension {self.name!r} has not been read.",
+                "In a test, hand it rows: `with dimension.holding(frame): …`.",
+            )
+        from pyspark.sql import SparkSession
+
+        return SparkSession.active().createDataFrame(self._rows, self._schema)
+
+    @contextmanager
+    def holding(self, frame: DataFrame) -> Iterator[None]:
+        """In this block the dimension is `frame`: for tests."""
+        self._held = frame
+        try:
+            yield
+        finally:
+            self._held = None
+
+    def due(self) -> bool:
+        return time.time() - self._tried_at >= self.refresh.seconds
+
+    def load(self, spark: SparkSession, settings: Settings) -> bool:
+        """Read the table; True if its rows are other than before. Raises only if there is no earlier copy."""
+        with self._lock:
+            self._tried_at = time.time()
+            try:
+                frame = self._read(spark, settings)
+                rows = frame.limit(MAX_ROWS + 1).collect()
+            except Exception as problem:
+                if self._rows is None:
+                    raise
+                log.warning(
+                    "Dimension %s could not be read, the copy of %.0f s ago stays: %s",
+                    self.name,
+                    self.age_seconds,
+                    problem,
+                )
+                return False
+            if len(rows) > MAX_ROWS:
+                raise DefinitionError(
+                    f"Dimension {self.name!r} has more than {MAX_ROWS} rows, too many for a side input.",
+                    "Join it in a pipeline of its own, or name a narrower table or view.",
+                )
+            version = hashlib.sha256(repr(sorted(map(repr, rows))).encode()).hexdigest()
+            changed = version != self.version
+            self._rows, self._schema, self.version, self._read_at = rows, frame.schema, version, time.time()
+            return changed
+
+    def _read(self, spark: SparkSession, settings: Settings) -> DataFrame:
+        if isinstance(self.table, IcebergSpec):
+            return spark.table(f"{settings.iceberg.catalog}.{self.table.target}")
+        from tailrace.pipeline.sinks.copy import jdbc
+
+        address = jdbc(settings)
+        reader = spark.read.format("jdbc").options(url=address.url, driver="org.postgresql.Driver", dbtable=self.name)
+        return reader.options(**address.properties).load()
+
+
+def dimension(table: SinkSpec, refresh: str = "3 hours") -> Dimension:
+    """A side input from `postgres("schema.table")` or `iceberg("schema.table")`, read anew every `refresh`."""
+    if not isinstance(table, (PostgresSpec, IcebergSpec)):
+        raise DefinitionError(f"A dimension cannot be read from {table.name}.", "Use postgres(…) or iceberg(…).")
+    return Dimension(table, Span.parse(refresh))

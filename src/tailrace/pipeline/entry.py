@@ -1,0 +1,104 @@
+"""Entry: raw log records become events, and every record gets a fate.
+
+The order of the verdicts is part of the contract: bytes that are no event are quarantined; a repeat of an id is a
+duplicate whatever else it is; then the rules in the order of their declaration; what is left goes to the function.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from tailrace.event import FIELDS
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from tailrace.pipeline.definition import Pipeline
+
+OUT, DUPLICATE, QUARANTINE, DROP, FAIL = range(5)
+_FATES = {"quarantine": QUARANTINE, "drop": DROP, "fail": FAIL}
+
+EVENT_COLUMNS = (*FIELDS, "extra")
+RAW = "_raw"
+METRICS = "tailrace"
+# A rejection's reason begins with one of these; the rest after a colon names the field.
+REJECTIONS = ("too_large", "not_utf8", "not_json", "not_object", "missing", "type", "value")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """How one pipeline reads raw records. `store` is the folder that remembers ids for `unique`, or None."""
+
+    pipeline: Pipeline
+    store: str | None = None
+    fields: tuple[str, ...] = EVENT_COLUMNS
+
+    def classify(self, raw: DataFrame) -> DataFrame:
+        """Raw Kafka rows -> the event's columns, `_raw` (the record itself), `_rule` (what it broke) and `_fate`."""
+        from pyspark.sql import functions as F
+
+        columns = ("key", "value", "topic", "partition", "offset", "timestamp")
+        asked = [F.lit(",".join(self.fields))] if self.fields != EVENT_COLUMNS else []
+        parsed = raw.select(
+            F.struct(*columns).alias(RAW), F.call_function("tailrace_parse_event", "value", *asked).alias("_event")
+        ).select(RAW, "_event.*")
+        judged = parsed.select("*", self._rule().alias("_rule"))
+        return judged.select("*", self._fate().alias("_fate")).drop("error")
+
+    def observed(self, classified: DataFrame) -> DataFrame:
+        """The same rows without the record itself, counted by fate and rule on their way through."""
+        from pyspark.sql import functions as F
+
+        slim = classified.select(*EVENT_COLUMNS, "_rule", "_fate", F.col(f"{RAW}.timestamp").alias("_logged"))
+        return slim.observe(METRICS, *self._metrics())
+
+    def events(self, classified: DataFrame) -> DataFrame:
+        """What the function sees: the event's columns of the rows that passed, with their watermark."""
+        source = self.pipeline.source
+        passed = classified.where(f"_fate = {OUT}").select(*EVENT_COLUMNS)
+        return passed.withWatermark(source.time, str(source.watermark)) if source.watermark else passed
+
+    def _rule(self) -> Column:
+        from pyspark.sql import functions as F
+
+        rule = F.when(F.col("error").isNotNull(), F.col("error"))
+        broken = ((r.name, ~F.coalesce(F.expr(r.sql), F.lit(False))) for r in self.pipeline.quality)
+        return reduce(lambda case, one: case.when(one[1], F.lit(one[0])), broken, rule)
+
+    def _fate(self) -> Column:
+        from pyspark.sql import functions as F
+
+        fate = F.when(F.col("error").isNotNull(), F.lit(QUARANTINE))
+        if self.pipeline.source.unique:
+            fate = fate.when(~self._first_seen(), F.lit(DUPLICATE))
+        for rule in self.pipeline.quality:
+            fate = fate.when(F.col("_rule") == rule.name, F.lit(_FATES[rule.otherwise]))
+        return fate.otherwise(F.lit(OUT))
+
+    def _first_seen(self) -> Column:
+        from pyspark.sql import functions as F
+
+        source = self.pipeline.source
+        place = [F.col(f"{RAW}.{name}") for name in ("topic", "partition", "offset")]
+        keep = F.lit(int(source.keep.seconds)).cast("bigint")
+        return F.call_function(
+            "tailrace_first_seen", F.lit(self.store), *place, F.col(str(source.unique)), F.col(source.time), keep
+        )
+
+    def _metrics(self) -> list[Column]:
+        from pyspark.sql import functions as F
+
+        fate = F.col("_fate")
+        names = {"out": OUT, "duplicate": DUPLICATE, "quarantined": QUARANTINE, "dropped": DROP, "failed": FAIL}
+        fates = [F.count_if(fate == code).alias(name) for name, code in names.items()]
+        # The rule of a duplicate is not counted: a repeat counts as a duplicate and nowhere else.
+        rules = [
+            F.count_if((fate > DUPLICATE) & (F.col("_rule") == rule.name)).alias(f"rule:{rule.name}")
+            for rule in self.pipeline.quality
+        ]
+        passed = F.when(fate == OUT, F.col(self.pipeline.source.time))
+        moments = {"first": F.min(passed), "last": F.max(passed), "logged": F.max("_logged")}
+        times = [F.unix_micros(found).alias(name) for name, found in moments.items()]
+        return [F.count(F.lit(1)).alias("rows"), *fates, *rules, *times]

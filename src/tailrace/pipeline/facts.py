@@ -1,0 +1,77 @@
+"""What Spark itself knows about the batch it is running: offsets, watermarks, counts. Read from the running plan."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any
+
+from tailrace.pipeline.entry import METRICS
+from tailrace.pipeline.logical import items, kind
+from tailrace.pipeline.sources import Offsets, parse_offsets
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """One batch. `late_before` is the watermark that Spark shut late rows out with: the previous batch's."""
+
+    start: Offsets
+    end: Offsets
+    watermark_ms: int
+    late_before_ms: int
+    metrics: dict[str, int] = field(default_factory=dict)
+    dropped_by_watermark: int = 0
+
+    @property
+    def rows_in(self) -> int:
+        """Records in the offset range. Exact for topics without transactions and compaction, as the event log is."""
+        return sum(last - self.start.get(p, 0) for p, last in self.end.items())
+
+    @property
+    def watermark(self) -> datetime | None:
+        return moment(self.watermark_ms)
+
+
+def moment(ms: int) -> datetime | None:
+    """Milliseconds as a time; Spark's 0 is no watermark yet."""
+    return datetime.fromtimestamp(ms / 1000, timezone.utc) if ms > 0 else None
+
+
+def ranges(query: StreamingQuery, topic: str) -> Facts:
+    """Offsets and watermarks of the running batch, known before any of it is computed."""
+    execution = _execution(query)
+    scans = [leaf for leaf in items(execution.executedPlan().collectLeaves()) if kind(leaf) == "MicroBatchScanExec"]
+    start = parse_offsets(scans[0].start().json(), topic) if scans else {}
+    end = parse_offsets(scans[0].end().json(), topic) if scans else {}
+    before = execution.prevOffsetSeqMetadata()
+    late = before.get().batchWatermarkMs() if before.isDefined() else 0
+    return Facts(start, end, execution.offsetSeqMetadata().batchWatermarkMs(), late)
+
+
+def counted(query: StreamingQuery, known: Facts) -> Facts:
+    """The same with the counts, once the batch has been computed. Missing counts mean that nothing was read."""
+    execution = _execution(query)
+    found = execution.observedMetrics().get(METRICS)
+    metrics: dict[str, int] = json.loads(found.get().json()) if found.isDefined() else {}
+    dropped = sum(_metric(node, "numRowsDroppedByWatermark") for node in _nodes(execution.executedPlan()))
+    return Facts(known.start, known.end, known.watermark_ms, known.late_before_ms, metrics, dropped)
+
+
+def _execution(query: StreamingQuery) -> Any:
+    return query._jsq.streamingQuery().lastExecution()  # type: ignore[attr-defined]
+
+
+def _nodes(plan: Any) -> list[Any]:
+    found = [plan]
+    for child in items(plan.children()):
+        found += _nodes(child)
+    return found
+
+
+def _metric(node: Any, name: str) -> int:
+    metric = node.metrics().get(name)
+    return int(metric.get().value()) if metric.isDefined() else 0

@@ -1,0 +1,144 @@
+"""Starting a pipeline's streaming query in the chosen mode."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tailrace.pipeline import checkpoint, compile, logical, modes, sources
+from tailrace.pipeline.batch import BatchWriter
+from tailrace.pipeline.ledger import Ledger
+from tailrace.pipeline.sinks.base import SinkContext
+from tailrace.pipeline.store import prepare_store, store_path
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from tailrace.pipeline.checkpoint import Checkpoint
+    from tailrace.pipeline.compile import Compiled
+    from tailrace.pipeline.database import Database
+    from tailrace.pipeline.definition import Pipeline
+    from tailrace.pipeline.modes import Mode
+    from tailrace.pipeline.status import Status
+    from tailrace.settings import Settings
+
+
+@dataclass(slots=True)
+class Query:
+    """A running query with what must be let go of at its end."""
+
+    streaming: StreamingQuery
+    hold: Callable[[], None]
+    release: Callable[[], None]
+    cause: Callable[[], BaseException | None]
+
+    def active(self) -> bool:
+        return bool(self.streaming.isActive)
+
+    def stop(self) -> None:
+        """Stop at a batch boundary: the batch that is being written is finished, the next one does not begin."""
+        self.hold()
+        # The finished batch is made known in the checkpoint right after it was written.
+        time.sleep(0.05)
+        self.streaming.stop()
+
+    def problem(self) -> BaseException | None:
+        """Why it ended; None if it simply came to its end."""
+        return self.cause() or self.streaming.exception()
+
+    def close(self) -> None:
+        if self.streaming.isActive:
+            self.stop()
+        self.release()
+
+
+def start_query(
+    spark: SparkSession, settings: Settings, database: Database, pipeline: Pipeline, mode: Mode, status: Status
+) -> Query:
+    """Compile, check and start. Raises PipelineError before anything runs if the pipeline or its checkpoint does not fit."""
+    session = session_for(spark, settings, pipeline)
+    compiled = compile_stream(session, settings, pipeline)
+    modes.check(session, mode, compiled)
+    partitions = settings.spark.shuffle_partitions
+    claimed = checkpoint.claim(settings, pipeline.name, checkpoint.fingerprint(pipeline, compiled.result, partitions))
+    prepare_store(session, settings, pipeline, checkpoint.offsets(claimed.path, pipeline.source.topic))
+    database.prepare()
+    status.totals = Ledger(database).totals(pipeline.name)
+    if mode.kind == "realtime":
+        from tailrace.pipeline.realtime import start_realtime
+
+        return start_realtime(session, settings, database, compiled, mode, claimed, status)
+    return _start_batches(session, settings, database, compiled, mode, claimed, status)
+
+
+def session_for(spark: SparkSession, settings: Settings, pipeline: Pipeline) -> SparkSession:
+    """A session of the pipeline's own in the same Spark: settings do not leak between pipelines."""
+    session = spark.newSession()
+    for name, value in {
+        "spark.sql.shuffle.partitions": str(settings.spark.shuffle_partitions),
+        # One plan for the whole life of the query: re-planning costs more than such small batches can win.
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.session.timeZone": "UTC",
+    }.items():
+        session.conf.set(name, value)
+    return session
+
+
+def compile_stream(session: SparkSession, settings: Settings, pipeline: Pipeline) -> Compiled:
+    """The pipeline over its topic as a stream, counted on the way."""
+    limit = settings.pipelines.max_rows_per_batch
+    options = {"maxOffsetsPerTrigger": str(limit)} if limit else {}
+    raw = sources.stream(session, settings, pipeline.source.topic, pipeline.source.start, **options)
+    return compile.build(pipeline, raw, str(store_path(settings, pipeline)), observe=True)
+
+
+def _start_batches(
+    session: SparkSession,
+    settings: Settings,
+    database: Database,
+    compiled: Compiled,
+    mode: Mode,
+    claimed: Checkpoint,
+    status: Status,
+) -> Query:
+    pipeline = compiled.pipeline
+    context = SinkContext(session, settings, pipeline.name, claimed.epoch)
+    sinks = [(spec.name, spec.open(context)) for spec in pipeline.sinks]
+
+    def release() -> None:
+        for _, sink in sinks:
+            with suppress(Exception):
+                sink.close()
+
+    try:
+        for _, sink in sinks:
+            sink.prepare(compiled.schema)
+        writer = BatchWriter(
+            compiled,
+            settings,
+            sinks,
+            Ledger(database),
+            claimed,
+            str(mode),
+            lambda entry, found: status.account(entry, found.metrics.get("logged")),
+        )
+        output, _ = logical.output_mode(session, compiled.result)
+        # Update mode needs no empty batch to close windows; append mode does.
+        session.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", str(output == "append").lower())
+        session.sparkContext.setLocalProperty("spark.scheduler.pool", pipeline.name)
+        stream: Any = compiled.result.writeStream.queryName(pipeline.name).outputMode(output)
+        stream = stream.option("checkpointLocation", str(claimed.path)).foreachBatch(writer)
+        if mode.kind == "micro-batch":
+            stream = stream.trigger(processingTime=f"{mode.span.ms} milliseconds")
+        else:
+            stream = stream.trigger(availableNow=True)
+        query = stream.start()
+    except BaseException:
+        release()
+        raise
+    writer.attach(query)
+    return Query(query, writer.stop_at_boundary, release, lambda: writer.problem)

@@ -1,0 +1,55 @@
+"""Rows of a result as records of a result topic: JSON key, JSON value, headers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+TIME = "yyyy-MM-dd'T'HH:mm:ss.SSSSSS'Z'"
+JSON = {"timestampFormat": TIME, "timestampNTZFormat": TIME, "ignoreNullFields": "false", "timeZone": "UTC"}
+
+
+def key(columns: Sequence[str], *, plain: bool) -> Column:
+    """The record key: the plain text of one column, or a JSON array of all their values. Null without key columns."""
+    from pyspark.sql import functions as F
+
+    if not columns:
+        return F.lit(None).cast("string")
+    if plain:
+        return F.col(columns[0]).cast("string")
+    # {"v":…} is cut down to …: to_json has no form for a bare value, and an array wants values of one type.
+    parts = [_bare(F.to_json(F.struct(F.col(name).alias("v")), JSON)) for name in columns]
+    return F.concat(F.lit("["), F.concat_ws(",", *parts), F.lit("]"))
+
+
+def _bare(json: Column) -> Column:
+    from pyspark.sql import functions as F
+
+    return F.substring(json, F.lit(6), F.length(json) - F.lit(6))
+
+
+def value(columns: Sequence[str]) -> Column:
+    """All columns as one JSON object; times as 27 characters in UTC; nulls written out."""
+    from pyspark.sql import functions as F
+
+    return F.to_json(F.struct(*[F.col(f"`{name}`") for name in columns]), JSON)
+
+
+def records(rows: DataFrame, columns: Sequence[str], *, plain: bool) -> DataFrame:
+    """`key` and `value` for every row."""
+    return rows.select(key(columns, plain=plain).alias("key"), value(rows.columns).alias("value"))
+
+
+def headers(told: Mapping[str, object]) -> Column:
+    """Record headers with the same value for every row, or a column's where a Column is given. UTF-8 text."""
+    from pyspark.sql import Column
+    from pyspark.sql import functions as F
+
+    def one(name: str, content: object) -> Column:
+        text = content.cast("string") if isinstance(content, Column) else F.lit(str(content))
+        return F.struct(F.lit(name).alias("key"), F.encode(text, "UTF-8").alias("value"))
+
+    return F.array(*[one(name, content) for name, content in told.items()])

@@ -1,0 +1,61 @@
+"""The contract of a sink: small, so that users can bring their own."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+    from tailrace.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One batch of one pipeline. Within an epoch (the life of a checkpoint) ids count up from 0 and never skip."""
+
+    pipeline: str
+    epoch: str
+    id: int
+    revision: int
+
+    @property
+    def token(self) -> str:
+        return f"{self.pipeline}/{self.epoch}/{self.id}"
+
+
+@dataclass(frozen=True, slots=True)
+class SinkContext:
+    """What a sink gets to work with."""
+
+    spark: SparkSession
+    settings: Settings
+    pipeline: str
+    epoch: str
+
+
+class Sink(ABC):
+    """Writes the batches of one pipeline to one place, each exactly once.
+
+    Guaranteed to a sink: `prepare` is called once before the first batch; batches come in order, one at a time; after a
+    crash the last batch comes again with the same id and the same rows in the same partitions.
+    Asked of a sink: `write` makes the rows and the batch's token durable together or not at all.
+    """
+
+    @abstractmethod
+    def prepare(self, schema: StructType) -> None:
+        """Create the target, or check it against the schema. Raises SinkError with the statement that would mend it."""
+
+    @abstractmethod
+    def committed(self, batch: Batch) -> bool:
+        """Whether the whole batch is already there. A sink that cannot tell cheaply returns False and lets `write` decide."""
+
+    @abstractmethod
+    def write(self, rows: DataFrame, batch: Batch) -> int:
+        """Write the rows and the token in one transaction; the number of rows of the batch."""
+
+    def close(self) -> None:
+        """Let go of connections. Called once, also after a failure."""

@@ -1,0 +1,140 @@
+"""Postgres, exactly once: executors COPY into a staging table, then one transaction upserts and writes the token."""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING, Any
+
+from psycopg import sql
+
+from tailrace.errors import SinkError
+from tailrace.pipeline import faults
+from tailrace.pipeline.database import Database
+from tailrace.pipeline.sinks.base import Batch, Sink, SinkContext
+from tailrace.pipeline.sinks.tables import Table, column_types, difference, unique_keys
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+    from tailrace.pipeline.definition import PostgresSpec
+
+
+class PostgresSink(Sink):
+    """Upserts by key, or appends where there is no key. Of rows with one key in one batch an arbitrary one stays."""
+
+    def __init__(self, spec: PostgresSpec, context: SinkContext) -> None:
+        self.spec = spec
+        self.context = context
+        self.table = Table.parse(spec.target)
+        # A staging table of this process alone: what a killed one may still be writing cannot get in.
+        self.staging = Table("tailrace", f"staging_{context.pipeline}_{self.table.name}_{secrets.token_hex(3)}"[-63:])
+        self._database = Database(context.settings)
+        self._columns: dict[str, str] = {}
+        self._last: int | None = None
+
+    def prepare(self, schema: StructType) -> None:
+        self._columns = column_types(schema)
+        for key in self.spec.key:
+            if self._columns[key] == "jsonb":
+                raise SinkError(
+                    f"Pipeline {self.context.pipeline!r}: key column {key!r} of table {self.table} is a map, list or struct.",
+                    "Use columns of plain types as key.",
+                )
+        with self._database.transaction() as cursor:
+            self._prepare_table(cursor)
+            self._prepare_staging(cursor)
+
+    def committed(self, batch: Batch) -> bool:
+        if self._last is None:
+            with self._database.transaction() as cursor:
+                cursor.execute(
+                    "SELECT batch_id FROM tailrace.tokens WHERE pipeline = %s AND sink = %s AND epoch = %s",
+                    (batch.pipeline, self.spec.name, batch.epoch),
+                )
+                row = cursor.fetchone()
+            self._last = row[0] if row else -1
+        return self._last >= batch.id
+
+    def write(self, rows: DataFrame, batch: Batch) -> int:
+        from tailrace.pipeline.sinks.copy import copy_rows
+
+        with self._database.transaction() as cursor:
+            cursor.execute(sql.SQL("TRUNCATE {}").format(self.staging.identifier))
+        copied = copy_rows(rows, self.context.settings, self.staging, self._columns)
+        with self._database.transaction() as cursor:
+            cursor.execute(self._upsert())
+            faults.reached("postgres-before-commit")
+            cursor.execute(
+                "INSERT INTO tailrace.tokens AS t (pipeline, sink, epoch, batch_id, rows) VALUES (%s, %s, %s, %s, %s) "
+                "ON CONFLICT (pipeline, sink, epoch) DO UPDATE SET batch_id = excluded.batch_id, rows = excluded.rows, "
+                "committed_at = now() WHERE t.batch_id < excluded.batch_id",
+                (batch.pipeline, self.spec.name, batch.epoch, batch.id, copied),
+            )
+            if cursor.rowcount != 1:
+                raise SinkError(
+                    f"Batch {batch.id} of pipeline {batch.pipeline!r} was written to {self.table} by another process.",
+                    "Run each pipeline in one process at a time.",
+                )
+        faults.reached("postgres-after-commit")
+        self._last = batch.id
+        return copied
+
+    def close(self) -> None:
+        try:
+            with self._database.transaction() as cursor:
+                cursor.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(self.staging.identifier))
+        finally:
+            self._database.close()
+
+    def _upsert(self) -> sql.Composed:
+        names = [sql.Identifier(name) for name in self._columns]
+        key = [sql.Identifier(name) for name in self.spec.key]
+        rest = [sql.Identifier(name) for name in self._columns if name not in self.spec.key]
+        listed = sql.SQL(", ").join(names)
+        insert = sql.SQL("INSERT INTO {} ({})").format(self.table.identifier, listed)
+        if not key:
+            return sql.SQL("{} SELECT {} FROM {}").format(insert, listed, self.staging.identifier)
+        keys = sql.SQL(", ").join(key)
+        # Sorted by key: two writers of one table then take their row locks in one order.
+        choose = sql.SQL("SELECT DISTINCT ON ({}) {} FROM {} ORDER BY {}").format(
+            keys, listed, self.staging.identifier, keys
+        )
+        if not rest:
+            return sql.SQL("{} {} ON CONFLICT ({}) DO NOTHING").format(insert, choose, keys)
+        changes = sql.SQL(", ").join(sql.SQL("{} = excluded.{}").format(name, name) for name in rest)
+        return sql.SQL("{} {} ON CONFLICT ({}) DO UPDATE SET {}").format(insert, choose, keys, changes)
+
+    def _prepare_table(self, cursor: Any) -> None:
+        columns = sql.SQL(", ").join(
+            sql.SQL("{} {}").format(sql.Identifier(name), sql.SQL(kind)) for name, kind in self._columns.items()
+        )
+        if not self.table.exists(cursor):
+            cursor.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(self.table.schema)))
+            cursor.execute(sql.SQL("CREATE TABLE {} ({})").format(self.table.identifier, columns))
+            if self.spec.key:
+                # NULLS NOT DISTINCT: a null in a key column is a value like any other here.
+                cursor.execute(
+                    sql.SQL("CREATE UNIQUE INDEX ON {} ({}) NULLS NOT DISTINCT").format(
+                        self.table.identifier, sql.SQL(", ").join(sql.Identifier(name) for name in self.spec.key)
+                    )
+                )
+            return
+        statement = difference(cursor, self.table, self._columns)
+        if statement:
+            raise SinkError(
+                f"Table {self.table} does not fit the output of pipeline {self.context.pipeline!r}. Nothing was changed.",
+                f"Run: {statement}",
+            )
+        if self.spec.key and set(self.spec.key) not in unique_keys(cursor, self.table):
+            names = ", ".join(self.spec.key)
+            raise SinkError(
+                f"Table {self.table} has no unique index on ({names}), the key of pipeline {self.context.pipeline!r}.",
+                f"Run: CREATE UNIQUE INDEX ON {self.table} ({names}) NULLS NOT DISTINCT",
+            )
+
+    def _prepare_staging(self, cursor: Any) -> None:
+        columns = sql.SQL(", ").join(
+            sql.SQL("{} {}").format(sql.Identifier(name), sql.SQL(kind)) for name, kind in self._columns.items()
+        )
+        cursor.execute(sql.SQL("CREATE UNLOGGED TABLE {} ({})").format(self.staging.identifier, columns))
