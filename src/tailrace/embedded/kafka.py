@@ -1,0 +1,138 @@
+"""Kafka: the Apache broker in KRaft mode, one node, as a child process."""
+
+from __future__ import annotations
+
+import subprocess
+import uuid
+from base64 import urlsafe_b64encode
+
+from tailrace.embedded.certificates import Certificates, make_certificates
+from tailrace.embedded.files import folder, write_whole
+from tailrace.embedded.jars import jar_set
+from tailrace.embedded.java import java_home
+from tailrace.embedded.ports import LOOPBACK, choose
+from tailrace.embedded.service import Service, last_line
+from tailrace.errors import ServiceError
+from tailrace.settings import Settings
+
+
+class Kafka(Service):
+    """The broker. Topics outlive restarts, and so do its ports unless another program took them meanwhile."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.home = settings.home / "kafka"
+        self.settings = settings
+        self.ports: dict[str, int] = {}
+        self.certificates: Certificates | None = None
+        log = settings.home / "log" / "kafka.log"
+        super().__init__("kafka", [], run=settings.home / "run", log=log, ready=self._answers)
+
+    @property
+    def bootstrap(self) -> str:
+        """Where clients connect, once `prepare` has chosen the ports."""
+        return f"{LOOPBACK}:{self.ports['kafka']}"
+
+    @property
+    def tls_bootstrap(self) -> str:
+        """Where clients with a certificate connect; only with embedded.kafka_tls."""
+        return f"{LOOPBACK}:{self.ports['kafka_tls']}"
+
+    def prepare(self) -> None:
+        """Choose ports, write the configuration, format the storage of a new broker."""
+        embedded = self.settings.embedded
+        folder(self.home, "state")
+        wanted: dict[str, int | None] = {"kafka": embedded.kafka_port, "kafka_controller": None}
+        if embedded.kafka_tls:
+            wanted["kafka_tls"] = None
+            self.certificates = make_certificates(self.home / "tls")
+        self.ports = choose(self.home / "ports.json", wanted)
+        write_whole(self.home / "server.properties", self._properties(), mode=0o600)
+        write_whole(self.home / "log4j2.properties", _LOG4J)
+        java = java_home(self.settings)
+        jars = jar_set(self.settings, "kafka")
+        base = [str(java.java), "-cp", f"{jars[0].parent}/*"]
+        base += [f"-Dlog4j2.configurationFile={(self.home / 'log4j2.properties').as_uri()}"]
+        self._format([*base, "-XX:TieredStopAtLevel=1"])
+        heap = embedded.kafka_heap
+        tuning = [f"-Xms{heap}", f"-Xmx{heap}", "-XX:+UseSerialGC", "-Djava.awt.headless=true"]
+        self.command = [*base, *tuning, "kafka.Kafka", str(self.home / "server.properties")]
+
+    def _format(self, base: list[str]) -> None:
+        if (self.home / "data" / "meta.properties").exists():
+            return
+        cluster = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        arguments = ["kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(self.home / "server.properties")]
+        with self.log.open("ab") as log:
+            done = subprocess.run([*base, *arguments], stdout=log, stderr=subprocess.STDOUT, check=False)
+        if done.returncode != 0:
+            raise ServiceError(f"Kafka's storage could not be formatted: {last_line(self.log)}", f"Read {self.log}.")
+
+    def _properties(self) -> str:
+        client, controller = self.ports["kafka"], self.ports["kafka_controller"]
+        listeners = [f"PLAINTEXT://{LOOPBACK}:{client}"]
+        values = dict(_PROPERTIES)
+        if self.certificates:
+            listeners.append(f"SSL://{LOOPBACK}:{self.ports['kafka_tls']}")
+            values |= self.certificates.broker_properties()
+        values["advertised.listeners"] = ",".join(listeners)
+        values["listeners"] = ",".join([*listeners, f"CONTROLLER://{LOOPBACK}:{controller}"])
+        values["controller.quorum.voters"] = f"1@{LOOPBACK}:{controller}"
+        values["log.dirs"] = str(self.home / "data").replace("\\", "\\\\")
+        return "".join(f"{key}={value}\n" for key, value in values.items())
+
+    def _answers(self) -> bool:
+        """Ready means: the broker gives its metadata and knows itself as the controller of one unfenced broker."""
+        from confluent_kafka import KafkaException
+        from confluent_kafka.admin import AdminClient
+
+        try:
+            client = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0, "socket.timeout.ms": 1000})
+            return len(client.list_topics(timeout=1).brokers) == 1
+        except KafkaException:
+            return False
+
+
+_PROPERTIES = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "controller.listener.names": "CONTROLLER",
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SSL:SSL,CONTROLLER:PLAINTEXT",
+    "inter.broker.listener.name": "PLAINTEXT",
+    "auto.create.topics.enable": "false",
+    "num.partitions": "4",
+    # One node: whatever Kafka would keep thrice by itself, it keeps once; few internal partitions start fast.
+    "default.replication.factor": "1",
+    "min.insync.replicas": "1",
+    "offsets.topic.replication.factor": "1",
+    "offsets.topic.num.partitions": "8",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "transaction.state.log.num.partitions": "8",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "share.coordinator.state.topic.num.partitions": "1",
+    # A stack of one developer: no waiting for further group members, no slow hand-over when the only broker stops.
+    "group.initial.rebalance.delay.ms": "0",
+    "controlled.shutdown.enable": "false",
+    "initial.broker.registration.timeout.ms": "60000",
+    "broker.heartbeat.interval.ms": "500",
+    "broker.session.timeout.ms": "3000",
+    "controller.quorum.election.timeout.ms": "200",
+    "controller.quorum.election.backoff.max.ms": "200",
+    "log.segment.bytes": str(128 * 1024 * 1024),
+    "message.max.bytes": str(8 * 1024 * 1024),
+    "num.network.threads": "2",
+    "num.io.threads": "4",
+    "log.cleaner.threads": "1",
+}
+
+_LOG4J = """status = error
+appender.out.type = Console
+appender.out.name = out
+appender.out.layout.type = PatternLayout
+appender.out.layout.pattern = %d{ISO8601} %-5p %c{1} %m%n%throwable{10}
+rootLogger.level = info
+rootLogger.appenderRef.out.ref = out
+logger.config.name = org.apache.kafka.common.config.AbstractConfig
+logger.config.level = warn
+"""

@@ -1,0 +1,186 @@
+"""A service: one child process with a log, a question that tells when it is ready, and a record to find it by."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import psutil
+
+from tailrace.embedded.files import folder, write_whole
+from tailrace.errors import ServiceError
+
+
+class Service:
+    """Start, stop, kill and start again one process, as often as you like.
+
+    While it runs, `<run>/<name>.json` holds its process id and start time, so that a later process can end it even
+    if this one was killed; nothing is ever found or ended by name. The child gets a process group of its own:
+    Ctrl-C reaches it only through `stop`.
+    """
+
+    stop_seconds = 20.0
+
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str],
+        *,
+        run: Path,
+        log: Path,
+        env: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+        ready: Callable[[], bool] = lambda: True,
+        ready_seconds: float = 60.0,
+        needs: Sequence[str] = (),
+    ) -> None:
+        self.name = name
+        self.command = list(command)
+        self.run = run
+        self.log = log
+        self.env = dict(env or {})
+        self.cwd = cwd
+        self.ready = ready
+        self.ready_seconds = ready_seconds
+        self.needs = tuple(needs)
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def record(self) -> Path:
+        return self.run / f"{self.name}.json"
+
+    @property
+    def pid(self) -> int | None:
+        return self.process.pid if self.process and self.process.poll() is None else None
+
+    @property
+    def running(self) -> bool:
+        return self.pid is not None
+
+    def prepare(self) -> None:
+        """What must be in place before the process starts: files, formats, ports. Safe to repeat."""
+
+    def launch(self) -> None:
+        """Start the process and return at once. A process left over from a killed owner is ended first."""
+        if self.running:
+            return
+        folder(self.run, "state")
+        folder(self.log.parent, "state")
+        end_recorded(self.record)
+        self.prepare()
+        with self.log.open("ab") as log:
+            try:
+                self.process = subprocess.Popen(
+                    self.command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    env={**os.environ, **self.env},
+                    cwd=self.cwd,
+                    start_new_session=True,
+                )
+            except OSError as error:
+                what = f"{self.name} cannot be started: {error.strerror or error}."
+                raise ServiceError(what, "Run `tailrace doctor`.") from error
+        remember(self.record, self.process.pid)
+
+    def wait_ready(self) -> None:
+        """Return when the service answers. Raises ServiceError, with the end of its log, when it dies or takes too long."""
+        deadline = time.monotonic() + self.ready_seconds
+        while not self.is_ready():
+            if not self.running:
+                code = self.process.poll() if self.process else None
+                raise ServiceError(
+                    f"{self.name} ended while starting (exit code {code}): {last_line(self.log)}", f"Read {self.log}."
+                )
+            if time.monotonic() > deadline:
+                raise ServiceError(
+                    f"{self.name} did not answer within {self.ready_seconds:.0f} s: {last_line(self.log)}",
+                    f"Read {self.log}.",
+                )
+            time.sleep(0.05)
+
+    def is_ready(self) -> bool:
+        return self.running and self.ready()
+
+    def start(self) -> None:
+        """Start and wait until it answers; a service that does not is stopped again."""
+        self.launch()
+        try:
+            self.wait_ready()
+        except BaseException:
+            self.stop()
+            raise
+
+    def interrupt(self) -> None:
+        """Ask the process to end, without waiting."""
+        if self.process and self.process.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                self.process.send_signal(signal.SIGTERM)
+
+    def stop(self) -> None:
+        """End the process in its own way; kill it and its children if it takes too long."""
+        if self.process is None:
+            return
+        self.interrupt()
+        try:
+            self.process.wait(self.stop_seconds)
+        except subprocess.TimeoutExpired:
+            self.kill()
+        self.record.unlink(missing_ok=True)
+
+    def kill(self) -> None:
+        """kill -9 of the process and its children, as a crash would."""
+        if self.process is None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+
+def remember(record: Path, pid: int) -> None:
+    """Write down a process so that `end_recorded` can find exactly that one again."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        write_whole(record, json.dumps({"pid": pid, "started": psutil.Process(pid).create_time()}))
+
+
+def recorded(record: Path) -> psutil.Process | None:
+    """The process of a record if it still runs: same id and same start time, so never a stranger with a reused id."""
+    try:
+        noted = json.loads(record.read_text())
+        process = psutil.Process(int(noted["pid"]))
+        same = abs(process.create_time() - float(noted["started"])) < 0.05
+        return process if same and process.status() != psutil.STATUS_ZOMBIE else None
+    except (OSError, ValueError, KeyError, psutil.Error):
+        return None
+
+
+def end_recorded(record: Path, seconds: float = 20.0) -> bool:
+    """End what a record names, children too; True if there was something to end."""
+    process = recorded(record)
+    if process is not None:
+        family = [process, *process.children(recursive=True)]
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.terminate()
+        _, alive = psutil.wait_procs(family, timeout=seconds)
+        for left in alive:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                left.kill()
+        psutil.wait_procs(alive, timeout=5)
+    record.unlink(missing_ok=True)
+    return process is not None
+
+
+def last_line(log: Path) -> str:
+    """The last words of a log, for an error message."""
+    try:
+        lines = log.read_bytes()[-4000:].decode(errors="replace").strip().splitlines()
+    except OSError:
+        return "it left no log."
+    return lines[-1][:300] if lines else "its log is empty."

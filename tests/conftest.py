@@ -1,0 +1,69 @@
+"""Fixtures over the real parts: one embedded stack and one Spark session for the whole run."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tailrace.settings import Settings
+
+
+@pytest.fixture(scope="session")
+def home() -> Iterator[Path]:
+    """A state folder for this run, with a space in its name because users have those."""
+    place = Path(tempfile.mkdtemp(prefix="tailrace tests "))
+    place.chmod(0o755)
+    yield place
+    shutil.rmtree(place, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def stack(home: Path) -> Iterator["Stack"]:  # noqa: F821, UP037
+    """Kafka (with its TLS listener) and Postgres, started once, stopped at the end."""
+    from tailrace.embedded.stack import Stack
+
+    given = Settings.load(home=home, overrides={"embedded.kafka_tls": True, "spark.driver_memory": "1g"})
+    with Stack(given) as running:
+        yield running
+
+
+@pytest.fixture
+def settings(stack: "Stack") -> Settings:  # noqa: F821, UP037
+    """Settings that point at the running stack."""
+    return stack.settings
+
+
+@pytest.fixture(scope="session")
+def spark(stack: "Stack") -> Iterator["SparkSession"]:  # noqa: F821, UP037
+    """A session with all jars, the kernel and the Iceberg catalog."""
+    from tailrace.embedded.spark import start_session
+
+    session = start_session(stack.settings, "tailrace-tests")
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def topic(stack: "Stack") -> Iterator[Callable[..., str]]:  # noqa: F821, UP037
+    """`topic(partitions=1, name="t", **config)` makes a fresh topic and gives its name; it is deleted after the test."""
+    from confluent_kafka.admin import AdminClient, NewTopic
+
+    admin = AdminClient({"bootstrap.servers": stack.kafka.bootstrap, "log_level": 2})
+    made: list[str] = []
+
+    def make(partitions: int = 1, name: str = "t", **config: str) -> str:
+        fresh = f"{name}.{uuid.uuid4().hex[:8]}"
+        keys = {key.replace("_", "."): str(value) for key, value in config.items()}
+        admin.create_topics([NewTopic(fresh, partitions, 1, config=keys)])[fresh].result()
+        made.append(fresh)
+        return fresh
+
+    yield make
+    if made:
+        for done in admin.delete_topics(made).values():
+            done.exception()
