@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
+from tailrace.log.security import java_config
+
 if TYPE_CHECKING:
-    from pyspark.sql import Column, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from tailrace.settings import Settings
 
 
 def parse_event(value: str | Column, fields: Sequence[str] | None = None) -> Column:
@@ -48,6 +52,32 @@ def next_offsets(spark: SparkSession, store: str | Path) -> dict[tuple[str, int]
 def close_store(spark: SparkSession, store: str | Path) -> int:
     """Writes what is pending and closes the store in this process; it opens again when it is asked."""
     return int(_java(spark).FirstSeen.close(str(store)))
+
+
+def write_kafka(
+    rows: DataFrame, settings: Settings, topic: str, pipeline: str, sink: str, batch: int, **config: str
+) -> int:
+    """Write `key`, `value` and `headers` to the topic exactly once; the rows of the batch, written now or before.
+
+    Each partition is one transaction with its token inside, so a replayed batch must have the same rows in the same
+    partitions. `config` adds to or replaces the producer's properties (dots as underscores).
+    """
+    properties = java_config(settings) | {name.replace("_", "."): value for name, value in config.items()}
+    return int(_java(rows.sparkSession).KafkaSink.write(rows._jdf, properties, topic, pipeline, sink, batch))
+
+
+def close_kafka(spark: SparkSession, pipeline: str) -> int:
+    """Close this process's producers of a pipeline; the number that were open."""
+    return int(_java(spark).KafkaSink.close(pipeline))
+
+
+def copy_postgres(rows: DataFrame, url: str, properties: Mapping[str, str], table: str) -> int:
+    """COPY the rows, by column name, to `table` (an SQL identifier, already quoted) from the executors; their number.
+
+    `url` is a JDBC URL, `properties` user, password and the like. Maps, lists and structs arrive as JSON. The table must
+    be empty when the batch begins: a lost task fails the batch rather than copy its rows a second time.
+    """
+    return int(_java(rows.sparkSession).PostgresCopy.write(rows._jdf, url, dict(properties), table))
 
 
 def _java(spark: SparkSession) -> Any:

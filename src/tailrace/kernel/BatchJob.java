@@ -1,0 +1,29 @@
+package tailrace.kernel;
+
+import java.util.Iterator;
+import java.util.List;
+import org.apache.spark.api.java.function.Function2;
+import org.apache.spark.sql.Dataset;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.execution.QueryExecution;
+import org.apache.spark.sql.execution.SQLExecution;
+import scala.Option;
+import scala.runtime.AbstractFunction0;
+
+/** Runs a task on each partition of a batch, on Spark's own rows, as a proper SQL execution: metrics and observations are reported. */
+final class BatchJob {
+  private BatchJob() {}
+
+  /** The sum of what the tasks return. */
+  static long run(Dataset<Row> rows, Function2<Integer, Iterator<InternalRow>, Iterator<Long>> task) {
+    QueryExecution plan = rows.queryExecution();
+    List<Long> counts = SQLExecution.withNewExecutionId(plan, Option.apply("tailrace"), new AbstractFunction0<List<Long>>() {
+      @Override
+      public List<Long> apply() {
+        return plan.toRdd().toJavaRDD().mapPartitionsWithIndex(task, false).collect();
+      }
+    });
+    return counts.stream().mapToLong(Long::longValue).sum();
+  }
+}

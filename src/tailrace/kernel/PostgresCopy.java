@@ -1,0 +1,155 @@
+package tailrace.kernel;
+
+import java.sql.Connection;
+import java.sql.SQLException;
+import java.util.ArrayDeque;
+import java.util.Deque;
+import java.util.HashMap;
+import java.util.Iterator;
+import java.util.List;
+import java.util.Map;
+import java.util.Properties;
+import java.util.concurrent.ConcurrentHashMap;
+import org.apache.spark.TaskContext;
+import org.apache.spark.api.java.function.Function2;
+import org.apache.spark.sql.Column;
+import org.apache.spark.sql.Dataset;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.functions;
+import org.apache.spark.sql.types.ArrayType;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.MapType;
+import org.apache.spark.sql.types.StructField;
+import org.apache.spark.sql.types.StructType;
+import org.postgresql.Driver;
+import org.postgresql.PGConnection;
+import org.postgresql.copy.CopyIn;
+
+/** Each partition COPYs its rows to a table. Meant for a staging table that is empty when the batch begins. */
+public final class PostgresCopy {
+  private static final int BUFFER = 1 << 16;
+  private static final int MOST_IDLE = 4;
+  private static final Map<String, String> JSON = Map.of("timestampFormat", "yyyy-MM-dd'T'HH:mm:ss.SSSSSS'Z'",
+      "timestampNTZFormat", "yyyy-MM-dd'T'HH:mm:ss.SSSSSS'Z'", "ignoreNullFields", "false", "timeZone", "UTC");
+  private static final Map<String, Deque<Connection>> IDLE = new ConcurrentHashMap<>();
+
+  private PostgresCopy() {}
+
+  /** Copies all columns, by name, to `table` (an SQL identifier, quoted where needed); the number of rows. */
+  public static long write(Dataset<Row> rows, String url, Map<String, String> properties, String table) {
+    Dataset<Row> plain = plain(rows);
+    StringBuilder columns = new StringBuilder();
+    for (String name : rows.columns()) {
+      columns.append(columns.length() == 0 ? "" : ", ").append('"').append(name.replace("\"", "\"\"")).append('"');
+    }
+    String copy = "COPY " + table + " (" + columns + ") FROM STDIN (FORMAT text, ENCODING 'UTF8')";
+    Task task = new Task(plain.schema(), url, new HashMap<>(properties), copy);
+    return BatchJob.run(plain, task);
+  }
+
+  /** Maps, lists and structs as JSON. */
+  private static Dataset<Row> plain(Dataset<Row> rows) {
+    StructField[] fields = rows.schema().fields();
+    Column[] columns = new Column[fields.length];
+    for (int i = 0; i < fields.length; i++) {
+      Column column = rows.col("`" + fields[i].name().replace("`", "``") + "`");
+      DataType type = fields[i].dataType();
+      boolean nested = type instanceof MapType || type instanceof ArrayType || type instanceof StructType;
+      columns[i] = nested ? json(column).alias(fields[i].name()) : column;
+    }
+    return rows.select(columns);
+  }
+
+  /** jsonb refuses U+0000; it becomes U+FFFD here as it does in plain texts. */
+  private static Column json(Column column) {
+    Column json = functions.to_json(column, JSON);
+    Column mended = functions.regexp_replace(json, "(?<!\\\\)((?:\\\\\\\\)*)\\\\u0000", "$1\\\\ufffd");
+    return functions.when(json.contains("\\u0000"), mended).otherwise(json);
+  }
+
+  private static final class Task implements Function2<Integer, Iterator<InternalRow>, Iterator<Long>> {
+    private static final long serialVersionUID = 1L;
+
+    private final StructType schema;
+    private final String url;
+    private final HashMap<String, String> properties;
+    private final String copy;
+
+    Task(StructType schema, String url, HashMap<String, String> properties, String copy) {
+      this.schema = schema;
+      this.url = url;
+      this.properties = properties;
+      this.copy = copy;
+    }
+
+    @Override
+    public Iterator<Long> call(Integer partition, Iterator<InternalRow> rows) throws SQLException {
+      if (!rows.hasNext()) return List.of(0L).iterator();
+      TaskContext context = TaskContext.get();
+      if (context.attemptNumber() > 0 || context.stageAttemptNumber() > 0) {
+        // The lost attempt may have copied its rows: only a batch that begins anew with an empty table is exact.
+        throw new SQLException("A task of this batch was lost after it may have copied rows; the batch must be tried again.");
+      }
+      Connection connection = take();
+      boolean good = false;
+      try {
+        long count = copy(connection, rows);
+        good = true;
+        Faults.reached("postgres-after-copy");
+        return List.of(count).iterator();
+      } finally {
+        if (good) give(connection);
+        else connection.close();
+      }
+    }
+
+    private long copy(Connection connection, Iterator<InternalRow> rows) throws SQLException {
+      CopyIn in = connection.unwrap(PGConnection.class).getCopyAPI().copyIn(copy);
+      try {
+        CopyText text = new CopyText(schema);
+        long count = 0;
+        for (; rows.hasNext(); count++) {
+          text.add(rows.next());
+          if (text.length() >= BUFFER) {
+            in.writeToCopy(text.bytes(), 0, text.length());
+            text.clear();
+          }
+        }
+        in.writeToCopy(text.bytes(), 0, text.length());
+        long copied = in.endCopy();
+        if (copied != count) throw new SQLException("COPY took " + copied + " of " + count + " rows.");
+        return count;
+      } finally {
+        if (in.isActive()) in.cancelCopy();
+      }
+    }
+
+    private Connection take() throws SQLException {
+      Deque<Connection> idle = IDLE.computeIfAbsent(url, name -> new ArrayDeque<>());
+      while (true) {
+        Connection connection;
+        synchronized (idle) {
+          connection = idle.poll();
+        }
+        if (connection == null) break;
+        if (connection.isValid(5)) return connection;
+        connection.close();
+      }
+      Properties all = new Properties();
+      all.putAll(properties);
+      return new Driver().connect(url, all);
+    }
+
+    private void give(Connection connection) throws SQLException {
+      Deque<Connection> idle = IDLE.get(url);
+      synchronized (idle) {
+        if (idle.size() < MOST_IDLE) {
+          idle.push(connection);
+          return;
+        }
+      }
+      connection.close();
+    }
+  }
+}
