@@ -26,7 +26,7 @@ RATE = 700  # clicks a second of event time: 5 million are two hours
 VISITORS = 200_000
 PARTITIONS = 4
 GAP_MICROS = 300 * 1_000_000
-_VERSION = 1  # raise it when the clicks or the answers change
+_VERSION = 2  # raise it when the clicks or the answers change
 
 
 @dataclass
@@ -35,8 +35,9 @@ class Answers:
 
     rows: int = 0
     tumble: Counter[tuple[int, str, str]] = field(default_factory=Counter)  # (minute, host, path) -> views
-    sessions: dict[tuple[str, int], int] = field(default_factory=dict)  # (visitor, start) -> events
+    sessions: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)  # (visitor, start) -> events, last
     distinct: dict[int, int] = field(default_factory=dict)  # minute -> visitors
+    newest: int = 0  # event time of the last click
 
 
 @dataclass(frozen=True)
@@ -59,11 +60,12 @@ class _Counter:
 
     def __init__(self) -> None:
         self._tumble: Counter[tuple[int, str, str]] = Counter()
-        self._sessions: dict[tuple[str, int], int] = {}
+        self._sessions: dict[tuple[str, int], tuple[int, int]] = {}
         self._open: dict[str, tuple[int, int]] = {}  # visitor -> (start, last)
         self._visitors: dict[int, set[str]] = {}
         self._epoch: dict[str, int] = {}
         self.rows = 0
+        self.newest = 0
 
     def add(self, value: bytes) -> None:
         click = orjson.loads(value)
@@ -76,7 +78,8 @@ class _Counter:
             start = at
         self._open[visitor] = (start, at)
         key = (visitor, start)
-        self._sessions[key] = self._sessions.get(key, 0) + 1
+        self._sessions[key] = (self._sessions.get(key, (0, 0))[0] + 1, at)
+        self.newest = at
         self._visitors.setdefault(minute, set()).add(visitor)
         self.rows += 1
 
@@ -89,7 +92,7 @@ class _Counter:
 
     def answers(self) -> Answers:
         distinct = {minute: len(who) for minute, who in self._visitors.items()}
-        return Answers(self.rows, self._tumble, self._sessions, distinct)
+        return Answers(self.rows, self._tumble, self._sessions, distinct, self.newest)
 
 
 def sizes(rows: int) -> tuple[int, int, int]:

@@ -1,0 +1,143 @@
+"""One engine, one job over one topic of clicks, alone on the machine: how long it took and how much memory.
+
+The clock runs from the start of the process to its end; for Quix, which cannot end, to its last processed row.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import time
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from bench import machine, peers
+from bench.clicks import Clicks, fresh_topic
+from bench.line import Context
+from tailrace.errors import ServiceError
+
+ROOT = Path(__file__).parent.parent
+HEAP = "3g"  # the same heap for every engine on the JVM
+LONGEST_SECONDS = 900.0
+_number = count(1)
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished job. Its result topic is the caller's to read and drop."""
+
+    engine: str
+    workload: str
+    clicks: Clicks
+    seconds: float
+    peak_mib: float
+    result: str
+
+
+def run(context: Context, engine: str, workload: str, clicks: Clicks) -> Run:
+    """Run the job to its end. Raises ServiceError with the end of its log if it fails."""
+    result = f"bench.{workload}.{engine}.{os.getpid()}-{next(_number)}"
+    fresh_topic(context.settings, result)
+    folder = context.scratch / result
+    folder.mkdir(parents=True)
+    started, wall = time.monotonic(), time.time()
+    try:
+        command, environment = job(context, engine, workload, clicks.topic, result, folder)
+        with machine.child(command, context.scratch / f"{result}.log", environment) as child:
+            code = machine.finish(child, LONGEST_SECONDS)
+            seconds = time.monotonic() - started
+            if code != 0:
+                raise ServiceError(f"{engine} failed at {workload} with exit code {code}:\n{child.tail()}")
+            if engine == "quix":
+                seconds = _last_line(child.log)["last"] - wall
+            return Run(engine, workload, clicks, seconds, child.peak_mib, result)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def job(
+    context: Context, engine: str, workload: str, topic: str, result: str, folder: Path, **changes: Any
+) -> tuple[list[str], dict[str, str]]:
+    """Command and environment of a job. `changes` go to the peer's specification, or `mode` to Tailrace."""
+    if engine.startswith("tailrace"):
+        return tailrace_job(context, workload, topic, result, folder, changes.get("mode", "hourly"))
+    peer = peers.install(context.settings, engine)
+    spec: dict[str, Any] = {
+        "workload": workload,
+        "topic": topic,
+        "result": result,
+        "bootstrap": context.settings.kafka.bootstrap,
+        "folder": str(folder),
+        "jars": [str(jar) for jar in peer.jars],
+        "bounded": True,
+        "exactly_once": False,
+        "checkpoint": "10 s",
+        "state": "rocksdb" if workload == "session" else "hashmap",
+    }
+    environment = {**os.environ, "PATHWAY_THREADS": "2", "PATHWAY_TELEMETRY_SERVER": "", "PYTHONWARNINGS": "ignore"}
+    if peer.java:
+        environment |= {"JAVA_HOME": str(peer.java.home), "JVM_ARGS": f"-Xms{HEAP} -Xmx{HEAP}"}
+        environment |= {"FLINK_LOG_DIR": str(folder)}
+    return [str(peer.python), str(peer.script), json.dumps({**spec, **changes})], environment
+
+
+def tailrace_job(
+    context: Context, workload: str, topic: str, result: str, folder: Path, mode: str
+) -> tuple[list[str], dict[str, str]]:
+    """The product's own command: `tailrace run`, over the pipelines in bench/pipelines.py."""
+    settings = context.settings
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "TAILRACE_HOME": str(folder / "home"),
+        "TAILRACE_CACHE": str(settings.cache),
+        "TAILRACE_KAFKA__BOOTSTRAP": str(settings.kafka.bootstrap),
+        "TAILRACE_POSTGRES__URL": fresh_database(context),
+        "TAILRACE_ICEBERG__WAREHOUSE": (folder / "warehouse").as_uri(),
+        "TAILRACE_PIPELINES__MODULE": "bench.pipelines",
+        "TAILRACE_SPARK__DRIVER_MEMORY": HEAP,
+        "BENCH_TOPIC": topic,
+        "BENCH_RESULT": result,
+    }
+    environment["TAILRACE_ICEBERG__URI"] = environment["TAILRACE_POSTGRES__URL"]
+    command = [sys.executable, "-c", "from tailrace.cli import main; main()", "run", workload, "--as", mode]
+    return [*command, *(["--once"] if mode in ("hourly", "daily") else [])], environment
+
+
+def fresh_database(context: Context) -> str:
+    """A database of the run's own: ledgers and tokens hang on the pipeline's name."""
+    import psycopg
+    from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+    url = context.settings.postgres.url
+    assert url is not None
+    name = f"bench_{os.getpid()}_{next(_number)}"
+    with psycopg.connect(url.get_secret_value(), autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")
+    parts = conninfo_to_dict(url.get_secret_value())
+    return _uri({**parts, "dbname": name}) if "://" in url.get_secret_value() else make_conninfo(**parts, dbname=name)
+
+
+def _uri(parts: dict[str, Any]) -> str:
+    from urllib.parse import quote
+
+    login = quote(str(parts.get("user", "")), safe="")
+    if parts.get("password"):
+        login += ":" + quote(str(parts["password"]), safe="")
+    port = f":{parts['port']}" if parts.get("port") else ""
+    host = str(parts.get("host", ""))
+    if host.startswith("/"):
+        return f"postgresql://{login}@/{parts['dbname']}?host={quote(host, safe='')}" + (
+            f"&port={parts['port']}" if parts.get("port") else ""
+        )
+    return f"postgresql://{login}@{host}{port}/{parts['dbname']}"
+
+
+def _last_line(log: Path) -> dict[str, Any]:
+    lines = [line for line in log.read_text().splitlines() if line.startswith('{"done"')]
+    found: dict[str, Any] = json.loads(lines[-1])
+    return found
