@@ -15,6 +15,7 @@ import org.apache.spark.sql.types.StructType;
 import scala.Function1;
 import scala.Option;
 import scala.Tuple3;
+import scala.collection.immutable.ArraySeq;
 import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
 import scala.runtime.AbstractFunction1;
@@ -98,7 +99,7 @@ public final class Extensions extends AbstractFunction1<SparkSessionExtensions, 
 
   @SuppressWarnings("unchecked")
   private static <T> Seq<T> seq(List<? extends T> items) {
-    return (Seq<T>) CollectionConverters.asScala(items).toSeq();
+    return (Seq<T>) (Seq<?>) ArraySeq.unsafeWrapArray(items.toArray());
   }
 
   private static void between(String function, List<Expression> arguments, int least, int most) {
