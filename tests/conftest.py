@@ -13,6 +13,11 @@ import pytest
 from tailrace.settings import Settings
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    # PySpark leaves the loopback socket of every collect() to the garbage collector.
+    config.addinivalue_line("filterwarnings", r"ignore:unclosed <socket.*raddr=\('127.0.0.1':ResourceWarning")
+
+
 @pytest.fixture(scope="session")
 def home() -> Iterator[Path]:
     """A state folder for this run, with a space in its name because users have those."""

@@ -168,9 +168,7 @@ def _failure(name: str, said: list[str], cache: Path) -> JarError:
         what = f"The disk of the cache folder {cache} is full, so the jars for {name} could not be fetched."
         return JarError(what, "Make room, or name another folder with TAILRACE_CACHE.")
     missing = re.findall(r"::\s+(\S+#\S+;\S+?):?\s+not found", text)
-    cause = re.search(
-        r"(UnknownHostException|ConnectException|SSL\w*Exception|SocketTimeout\w*|proxy[^\n]{0,80})", text
-    )
+    cause = re.search(r"(UnknownHost\w*|Connect\w*Exception|SSL\w*Exception|SocketTimeout\w*|proxy[^\n]{0,80})", text)
     detail = f" ({cause[1]})" if cause else ""
     which = f": {missing[0]} was not to be had" if missing else ""
     return JarError(f"The jars for {name} could not be fetched{which}{detail}.", UNREACHABLE)

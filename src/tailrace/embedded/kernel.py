@@ -21,8 +21,9 @@ RELEASE = "17"  # the oldest Java that runs Spark 4, so that one jar serves ever
 _ERROR = re.compile(r"ERROR in (?P<file>.+?) \(at line (?P<line>\d+)\)\n(?P<code>.*\n)(?P<mark>.*\n)(?P<message>.+)")
 
 
-def kernel_jar(settings: Settings, sources: Path = SOURCES) -> Path:
+def kernel_jar(settings: Settings, sources: Path | None = None) -> Path:
     """The compiled kernel. Compiles on first use and after a change; a KernelError shows the file and line."""
+    sources = sources or SOURCES
     java, resources = _split(sources)
     place = folder(settings.cache / "kernel", "cache")
     jar = place / f"tailrace-kernel-{_fingerprint(sources, java + resources)}.jar"

@@ -91,7 +91,7 @@ class Service:
         remember(self.record, self.process.pid)
 
     def wait_ready(self) -> None:
-        """Return when the service answers. Raises ServiceError, with the end of its log, when it dies or takes too long."""
+        """Return when the service answers. Raises ServiceError with its last words when it dies or takes too long."""
         deadline = time.monotonic() + self.ready_seconds
         while not self.is_ready():
             if not self.running:

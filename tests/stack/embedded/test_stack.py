@@ -30,11 +30,12 @@ def test_iceberg_is_shared_by_spark_and_pyiceberg(settings, spark):
     spark.sql("CREATE TABLE tailrace.shared.t (n BIGINT) USING iceberg")
     spark.sql("INSERT INTO tailrace.shared.t VALUES (1), (2)")
     uri = settings.iceberg.uri.get_secret_value().replace("postgresql://", "postgresql+psycopg://")
-    catalog = SqlCatalog("tailrace", uri=uri, warehouse=settings.iceberg.warehouse, init_catalog_tables="false")
-    table = catalog.load_table("shared.t")
-    assert sorted(table.scan().to_arrow()["n"].to_pylist()) == [1, 2]
-    table.append(table.scan().to_arrow())
-    assert spark.table("tailrace.shared.t").count() == 4
-    catalog.create_table("shared.u", schema=table.schema())
-    assert {row.tableName for row in spark.sql("SHOW TABLES IN tailrace.shared").collect()} == {"t", "u"}
-    assert ("shared", "u") in catalog.list_tables("shared")
+    warehouse = settings.iceberg.warehouse
+    with SqlCatalog("tailrace", uri=uri, warehouse=warehouse, init_catalog_tables="false") as catalog:
+        table = catalog.load_table("shared.t")
+        assert sorted(table.scan().to_arrow()["n"].to_pylist()) == [1, 2]
+        table.append(table.scan().to_arrow())
+        assert spark.table("tailrace.shared.t").count() == 4
+        catalog.create_table("shared.u", schema=table.schema())
+        assert {row.tableName for row in spark.sql("SHOW TABLES IN tailrace.shared").collect()} == {"t", "u"}
+        assert ("shared", "u") in catalog.list_tables("shared")
