@@ -18,18 +18,23 @@ REMEMBERED_IDS = 65_536
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One record of a result topic, decoded. `value` None removes the row."""
+    """One record of a result topic, decoded. `value` None removes the row.
+
+    `life` counts how often the pipeline began anew (its checkpoint was given up): revisions compare within one life.
+    """
 
     key: Key
     value: dict[str, Any] | None
     revision: int | None = None
     event_id: str | None = None
+    life: int = 0
 
 
 @dataclass(slots=True)
 class Row:
     body: bytes  # the row as it goes over the wire: {"key": …, "value": …, "revision": …}
     revision: int | None
+    life: int
     seq: int
     window: str | None
 
@@ -48,7 +53,8 @@ class Picture:
     """Guarantees: at most `max_rows` rows; `since(n)` leads from the picture as it was at sequence number `n` to the
     present one, removals included, or says that it cannot. Not safe for use from several threads.
 
-    Repeats are dropped: a record whose revision is not above its row's, or (without revision) whose event_id was seen.
+    Repeats are dropped: a record whose revision is not above its row's (in the same life), or, without revision,
+    whose event_id was seen.
     """
 
     def __init__(self, max_rows: int = 10_000) -> None:
@@ -132,7 +138,9 @@ class Picture:
     def _is_repeat(self, record: Record) -> bool:
         if record.revision is not None:
             row = self._rows.get(record.key)
-            return row is not None and row.revision is not None and record.revision <= row.revision
+            if row is None or row.revision is None:
+                return False
+            return (record.life, record.revision) <= (row.life, row.revision)
         if record.event_id is None:
             return False
         if record.event_id in self._ids:
@@ -152,7 +160,7 @@ class Picture:
                 return None
             self._enter(key, window)
         body = _body(key, value, record.revision)
-        self._rows[key] = Row(body, record.revision, self.seq, window)
+        self._rows[key] = Row(body, record.revision, record.life, self.seq, window)
         self._rows.move_to_end(key)
         return body
 

@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import Any
 
@@ -14,7 +14,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 
 from tailrace.live.metrics import LiveMetrics
 from tailrace.live.picture import Record
-from tailrace.live.records import Malformed, decode
+from tailrace.live.records import Lives, Malformed, decode
 from tailrace.log.producer import consumer
 from tailrace.settings import Settings
 
@@ -73,6 +73,7 @@ class Reader(threading.Thread):
         self._room = threading.Semaphore(BATCHES_UNDER_WAY)
         self._assigned: set[tuple[str, int]] = set()
         self._behind: set[tuple[str, int]] = set()
+        self._lives = Lives()
         self._look_at = 0.0
 
     def stop(self, timeout: float = 5.0) -> None:
@@ -132,6 +133,7 @@ class Reader(threading.Thread):
                 "A record of %s, partition %d, offset %d was passed over: %s.", *place, message.offset(), finding
             )
             return
+        record = replace(record, life=self._lives.of(place, record.revision))
         batch.records.setdefault(topic, []).append(record)
         if happened is not None and place not in self._behind:
             delay = (datetime.now(timezone.utc) - happened).total_seconds()

@@ -42,6 +42,25 @@ def decode(
     return record, event_time(row)
 
 
+class Lives:
+    """Tells a pipeline that began anew from a batch that was written again.
+
+    Within a partition revisions rise. A streaming query repeats its last batch at most, so a revision that lies further
+    back than that belongs to a new life of the pipeline, and its rows count although their revisions are lower.
+    """
+
+    def __init__(self) -> None:
+        self._at: dict[tuple[str, int], tuple[int, int]] = {}
+
+    def of(self, place: tuple[str, int], revision: int | None) -> int:
+        """The life that a record of this topic and partition belongs to; call it in log order."""
+        life, top = self._at.get(place, (0, -1))
+        if revision is None:
+            return life
+        self._at[place] = (life + 1, revision) if revision < top - 1 else (life, max(top, revision))
+        return self._at[place][0]
+
+
 def event_time(row: dict[str, Any]) -> datetime | None:
     """When the visitor did what this row tells of: `last_event_time`, else `event_time`."""
     text = row.get("last_event_time", row.get("event_time"))

@@ -43,6 +43,13 @@ def test_latest_value_per_key_wins_and_repeats_are_dropped():
     assert picture.seq == 1, "what changes nothing takes no sequence number"
 
 
+def test_a_new_life_of_the_pipeline_counts_from_the_start():
+    picture = Picture()
+    picture.apply([put(("a",), 9, 50)])
+    picture.apply([Record(("a",), {"views": 1}, 0, None, life=1)])
+    assert whole(picture) == {("a",): {"views": 1}}
+
+
 def test_without_revision_the_event_id_tells_repeats():
     picture = Picture()
     picture.apply([put(("v1",), 1, event_id="e1"), put(("v1",), 2, event_id="e2"), put(("v1",), 1, event_id="e1")])

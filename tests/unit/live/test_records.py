@@ -6,7 +6,7 @@ from datetime import datetime, timezone
 
 import pytest
 
-from tailrace.live.records import Malformed, decode
+from tailrace.live.records import Lives, Malformed, decode
 from tailrace.settings import LiveTopicSettings
 
 OPEN = LiveTopicSettings()
@@ -62,3 +62,12 @@ def test_a_time_that_is_none_is_no_latency(text):
     import orjson
 
     assert decode(b'["a"]', orjson.dumps({"event_time": text}), None, OPEN)[1] is None
+
+
+def test_a_pipeline_that_began_anew_is_told_from_a_batch_written_again():
+    lives = Lives()
+    place, other = ("page_views", 0), ("page_views", 1)
+    assert [lives.of(place, revision) for revision in (5, 6, 7, 6, 7, 8)] == [0] * 6
+    assert [lives.of(place, revision) for revision in (0, 1, 2)] == [1, 1, 1]
+    assert lives.of(other, 6) == 0
+    assert lives.of(place, None) == 1
