@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from tailrace.cli import console, live
+from tailrace.cli import console, ledger, live, run, visitors
 from tailrace.errors import TailraceError
 
 app = typer.Typer(
@@ -24,6 +24,9 @@ def root(debug: bool = typer.Option(False, "--debug", help="Show tracebacks.")) 
 
 
 live.register(app)
+visitors.register(app)
+run.register(app)
+ledger.register(app)
 
 
 def main() -> None:

@@ -57,7 +57,7 @@ class BatchWriter:
         pipeline = compiled.pipeline
         self._fails = any(rule.otherwise == "fail" for rule in pipeline.quality)
         # A stateful plan must be computed to its end, and only once, or its state does not get its next version.
-        self._keep = bool(compiled.stateful) or len(sinks) > 1 or self._fails
+        self._keep = bool(compiled.stateful) or len(sinks) > 1 or self._fails or any(s.reads_again for _, s in sinks)
 
     def attach(self, query: StreamingQuery) -> None:
         """Tell which query this is; a batch that came earlier waits for it."""

@@ -105,7 +105,7 @@ class Dimension:
     def _read(self, spark: SparkSession, settings: Settings) -> DataFrame:
         if isinstance(self.table, IcebergSpec):
             return spark.table(f"{settings.iceberg.catalog}.{self.table.target}")
-        from tailrace.pipeline.sinks.copy import jdbc
+        from tailrace.pipeline.sinks.jdbc import jdbc
 
         address = jdbc(settings)
         reader = spark.read.format("jdbc").options(url=address.url, driver="org.postgresql.Driver", dbtable=self.name)

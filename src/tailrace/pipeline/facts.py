@@ -62,7 +62,7 @@ def counted(query: StreamingQuery, known: Facts) -> Facts:
 
 
 def _execution(query: StreamingQuery) -> Any:
-    return query._jsq.streamingQuery().lastExecution()  # type: ignore[attr-defined]
+    return query._jsq.streamingQuery().lastExecution()
 
 
 def _nodes(plan: Any) -> list[Any]:

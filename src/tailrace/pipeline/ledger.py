@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -79,7 +79,7 @@ class Ledger:
         row: dict[str, Any] = {name.name: getattr(entry, name.name) for name in fields(entry)} | {
             "balance": entry.balance
         }
-        row = {name: json.dumps(value) if isinstance(value, Mapping) else value for name, value in row.items()}
+        row = {name: json.dumps(value) if isinstance(value, Mapping) else value for name, value in found.items()}
         names = ", ".join(row)
         marks = ", ".join(f"%({name})s" for name in row)
         statement = f"INSERT INTO tailrace.ledger ({names}) VALUES ({marks}) ON CONFLICT DO NOTHING"
@@ -98,7 +98,7 @@ class Ledger:
                 "WHERE pipeline = %s GROUP BY key",
                 (pipeline,),
             )
-            return Totals(*row, dict(cursor.fetchall()))
+            return Totals(**dict(zip(COUNTS, row, strict=True)), reasons=dict(cursor.fetchall()))
 
     def lines(self, pipeline: str | None = None, limit: int = 20) -> list[dict[str, Any]]:
         """The newest lines, newest first."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tailrace.pipeline import metrics
 from tailrace.pipeline.database import Database
+from tailrace.pipeline.sources import partition_numbers
 from tailrace.pipeline.status import Board, Status
 from tailrace.pipeline.worker import Worker
 
@@ -61,6 +63,15 @@ class Runner:
     def run(self) -> bool:
         self.start()
         return self.wait()
+
+
+def local_slots(settings: Settings, runs: Sequence[tuple[Pipeline, Mode]]) -> Settings:
+    """Settings whose local Spark has enough task slots; settings for a cluster are left as they are."""
+    if not settings.spark.master.startswith("local"):
+        return settings
+    topics = {pipeline.source.topic for pipeline, mode in runs if mode.kind == "realtime"}
+    partitions = {topic: len(partition_numbers(settings, topic)) for topic in topics}
+    return settings.derive({"spark.master": f"local[{slots(runs, partitions, os.cpu_count() or 2)}]"})
 
 
 def slots(runs: Sequence[tuple[Pipeline, Mode]], partitions: dict[str, int], cores: int) -> int:

@@ -45,17 +45,19 @@ class Sink(ABC):
     Asked of a sink: `write` makes the rows and the batch's token durable together or not at all.
     """
 
+    reads_again: bool = False  # whether `write` reads the rows more than once; they are then kept in between
+
     @abstractmethod
     def prepare(self, schema: StructType) -> None:
         """Create the target, or check it against the schema. Raises SinkError with the statement that would mend it."""
 
     @abstractmethod
     def committed(self, batch: Batch) -> bool:
-        """Whether the whole batch is already there. A sink that cannot tell cheaply returns False and lets `write` decide."""
+        """Whether the whole batch is there. A sink that cannot tell cheaply returns False and lets `write` decide."""
 
     @abstractmethod
     def write(self, rows: DataFrame, batch: Batch) -> int:
         """Write the rows and the token in one transaction; the number of rows of the batch."""
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027 - most sinks hold nothing
         """Let go of connections. Called once, also after a failure."""

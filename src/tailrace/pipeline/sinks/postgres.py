@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 from psycopg import sql
 
 from tailrace.errors import SinkError
-from tailrace.pipeline import faults
+from tailrace.pipeline import faults, kernel
 from tailrace.pipeline.database import Database
 from tailrace.pipeline.sinks.base import Batch, Sink, SinkContext
+from tailrace.pipeline.sinks.jdbc import jdbc
 from tailrace.pipeline.sinks.tables import Table, column_types, difference, unique_keys
 
 if TYPE_CHECKING:
@@ -57,11 +58,10 @@ class PostgresSink(Sink):
         return self._last >= batch.id
 
     def write(self, rows: DataFrame, batch: Batch) -> int:
-        from tailrace.pipeline.sinks.copy import copy_rows
-
         with self._database.transaction() as cursor:
             cursor.execute(sql.SQL("TRUNCATE {}").format(self.staging.identifier))
-        copied = copy_rows(rows, self.context.settings, self.staging, self._columns)
+        address = jdbc(self.context.settings)
+        copied = kernel.copy_postgres(rows, address.url, address.properties, self.staging.identifier.as_string())
         with self._database.transaction() as cursor:
             cursor.execute(self._upsert())
             faults.reached("postgres-before-commit")

@@ -59,7 +59,7 @@ def column_types(schema: StructType) -> dict[str, str]:
 
 
 def _type(name: str, kind: DataType) -> str:
-    word = kind.simpleString()
+    word = str(kind.simpleString())
     if word in _TYPES:
         return _TYPES[word]
     if word.startswith("decimal"):
