@@ -18,7 +18,18 @@ if TYPE_CHECKING:
     from tailrace.pipeline.definition import postgres as postgres
     from tailrace.pipeline.dimension import dimension as dimension
 
-__all__ = ["Interceptor", "WsgiInterceptor", "dimension", "enrich", "expect", "iceberg", "kafka", "log", "pipeline", "postgres"]
+__all__ = [
+    "Interceptor",
+    "WsgiInterceptor",
+    "dimension",
+    "enrich",
+    "expect",
+    "iceberg",
+    "kafka",
+    "log",
+    "pipeline",
+    "postgres",
+]
 
 # Loaded when first used: a site that only captures events must not load Spark.
 _HOMES = {

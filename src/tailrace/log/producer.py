@@ -14,6 +14,7 @@ from tailrace.log.security import client_config, explain
 from tailrace.settings import Settings
 
 quiet = logging.getLogger("tailrace.log.librdkafka")
+quiet.addHandler(logging.NullHandler())  # heard where the program has set up logging, never on a bare stderr
 
 
 def producer_config(settings: Settings, **changes: Any) -> dict[str, Any]:

@@ -1,0 +1,89 @@
+"""The visitor's address: the peer's own, or, behind trusted proxies, the one that they forward."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Iterable, Mapping
+
+from tailrace.errors import SettingsError
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+_FOR = re.compile(r'(?:^|[;,\s])for\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^;,\s]*))', re.IGNORECASE)
+
+
+def networks(texts: Iterable[str]) -> list[Network]:
+    """The networks that `capture.trusted_proxies` names; an address is a network of one."""
+    try:
+        return [ipaddress.ip_network(text, strict=False) for text in texts]
+    except ValueError as problem:
+        raise SettingsError(
+            f"capture.trusted_proxies: {problem}.", "Write addresses or networks, such as 10.0.0.0/8 or ::1."
+        ) from None
+
+
+def parse(text: str) -> Address | None:
+    """An address in any dress: with a port, in brackets, with a zone, an IPv4 address mapped into IPv6."""
+    bare = text.strip()
+    if bare.startswith("["):
+        bare = bare[1:].partition("]")[0]
+    elif bare.count(":") == 1:
+        bare = bare.partition(":")[0]
+    try:
+        address = ipaddress.ip_address(bare.partition("%")[0])
+    except ValueError:
+        return None
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return mapped or address
+
+
+class Client:
+    """Finds the visitor's address."""
+
+    def __init__(self, trusted: Iterable[str]) -> None:
+        self._trusted = networks(trusted)
+        self._parsed: dict[str, tuple[Address | None, bool]] = {}
+
+    def address(self, peer: str | None, headers: Mapping[str, str]) -> str | None:
+        """From the peer backwards along the forwarding headers, as long as who says so is trusted."""
+        address, trusted = self._look(peer or "")
+        if trusted:
+            for hop in reversed(_chain(headers)):
+                before, trusted = self._look(hop)
+                if before is None:
+                    break
+                address = before
+                if not trusted:
+                    break
+        return str(address) if address else (peer or None)
+
+    def _look(self, text: str) -> tuple[Address | None, bool]:
+        known = self._parsed.get(text)
+        if known is None:
+            address = parse(text)
+            trusted = address is not None and any(address in network for network in self._trusted)
+            known = (address, trusted)
+            if len(self._parsed) > 10_000:
+                self._parsed.clear()
+            self._parsed[text] = known
+        return known
+
+
+def shortened(text: str | None) -> str | None:
+    """The network of the address: /24, or /48 for IPv6."""
+    address = parse(text or "")
+    if address is None:
+        return None
+    bits = 24 if address.version == 4 else 48
+    return str(ipaddress.ip_network((address, bits), strict=False).network_address)
+
+
+def _chain(headers: Mapping[str, str]) -> list[str]:
+    """The forwarded addresses, the visitor's first. The standard header counts before the older one."""
+    forwarded = headers.get("forwarded")
+    if forwarded:
+        return [quoted.replace("\\", "") or plain for quoted, plain in _FOR.findall(forwarded)]
+    older = headers.get("x-forwarded-for")
+    return older.split(",") if older else []

@@ -1,0 +1,63 @@
+"""What the outbox has done so far: numbers that only grow, and gauges of the moment."""
+
+from __future__ import annotations
+
+import logging
+import time
+from bisect import bisect_left
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tailrace.intercept.spool import Spool
+
+logger = logging.getLogger("tailrace.outbox")
+
+# Upper bounds of the delivery latency in seconds; the last bucket has none.
+BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0)
+
+
+@dataclass(slots=True)
+class Counts:
+    """Of one sender. `spooled` counts events written to disk, also those that Kafka then took directly."""
+
+    sent: int = 0
+    spooled: int = 0
+    dropped: int = 0
+    retried: int = 0
+    damaged: int = 0
+    disk_refusals: int = 0
+    waiting: int = 0
+    in_flight: int = 0
+    spool_bytes: int = 0
+    latency: list[int] = field(default_factory=lambda: [0] * (len(BOUNDS) + 1))
+    latency_sum: float = 0.0
+    _damage_seen: dict[str, int] = field(default_factory=dict)
+    _told_at: float = -1e9
+
+    def delivered(self, seconds: float) -> None:
+        """Kafka has one more, so long after the sender took it over."""
+        self.sent += 1
+        self.latency[bisect_left(BOUNDS, seconds)] += 1
+        self.latency_sum += seconds
+
+    def refused_by_disk(self, problem: OSError) -> None:
+        """Counted every time, logged at most every 10 seconds."""
+        self.disk_refusals += 1
+        now = time.monotonic()
+        if now - self._told_at > 10:
+            self._told_at = now
+            logger.error("The spool takes no more events, they wait in memory: %s", problem)
+
+    def damage(self, spool: Spool) -> None:
+        """Takes over what the spool has found damaged since the last time."""
+        name = str(spool.directory)
+        new = spool.damaged - self._damage_seen.get(name, 0)
+        if new:
+            self._damage_seen[name] = spool.damaged
+            self.damaged += new
+            logger.error("%d damaged record(s) in %s were passed over; every whole one is sent.", new, name)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain numbers, ready to travel."""
+        return {name: value for name, value in asdict(self).items() if not name.startswith("_")}
