@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from bench import machine, peers
 from bench.clicks import Clicks, fresh_topic
@@ -80,7 +81,7 @@ def job(
     }
     environment = {**os.environ, "PATHWAY_THREADS": "2", "PATHWAY_TELEMETRY_SERVER": "", "PYTHONWARNINGS": "ignore"}
     if peer.java:
-        environment |= {"JAVA_HOME": str(peer.java.home), "JVM_ARGS": f"-Xms{HEAP} -Xmx{HEAP}"}
+        environment |= {"JAVA_HOME": str(peer.java.home), "JVM_ARGS": f"-Xms{HEAP} -Xmx{HEAP} -XX:+UseParallelGC"}
         environment |= {"FLINK_LOG_DIR": str(folder)}
     return [str(peer.python), str(peer.script), json.dumps({**spec, **changes})], environment
 
@@ -109,32 +110,15 @@ def tailrace_job(
 
 
 def fresh_database(context: Context) -> str:
-    """A database of the run's own: ledgers and tokens hang on the pipeline's name."""
+    """The address of a database of the run's own: ledgers and tokens hang on the pipeline's name."""
     import psycopg
-    from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-    url = context.settings.postgres.url
-    assert url is not None
+    assert context.settings.postgres.url is not None
+    url = context.settings.postgres.url.get_secret_value()
     name = f"bench_{os.getpid()}_{next(_number)}"
-    with psycopg.connect(url.get_secret_value(), autocommit=True) as connection:
+    with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(f"CREATE DATABASE {name}")
-    parts = conninfo_to_dict(url.get_secret_value())
-    return _uri({**parts, "dbname": name}) if "://" in url.get_secret_value() else make_conninfo(**parts, dbname=name)
-
-
-def _uri(parts: dict[str, Any]) -> str:
-    from urllib.parse import quote
-
-    login = quote(str(parts.get("user", "")), safe="")
-    if parts.get("password"):
-        login += ":" + quote(str(parts["password"]), safe="")
-    port = f":{parts['port']}" if parts.get("port") else ""
-    host = str(parts.get("host", ""))
-    if host.startswith("/"):
-        return f"postgresql://{login}@/{parts['dbname']}?host={quote(host, safe='')}" + (
-            f"&port={parts['port']}" if parts.get("port") else ""
-        )
-    return f"postgresql://{login}@{host}{port}/{parts['dbname']}"
+    return urlsplit(url)._replace(path=f"/{name}").geturl()
 
 
 def _last_line(log: Path) -> dict[str, Any]:

@@ -1,0 +1,60 @@
+"""How time and memory of the page count grow with rows and with keys: the exponent of growth."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from bench import clicks as data
+from bench import compare, engines
+from bench.clicks import drop_topics
+from bench.line import Context, Result
+
+ROWS = (1_000_000, 2_000_000, 4_000_000)
+KEYS = (10_000, 100_000, 1_000_000)  # product pages, of which each minute sees a part
+KEYS_ROWS = 1_000_000
+
+
+def run(context: Context) -> list[Result]:
+    """One result per size, and one with the exponent per kind of growth."""
+    rows = [max(4, int(size * context.scale)) for size in ROWS]
+    at_keys = max(4, int(KEYS_ROWS * context.scale))
+    points = [(size, 0) for size in rows] + [(at_keys, max(4, int(keys * context.scale))) for keys in KEYS]
+    results = []
+    for number, (size, keys) in enumerate(points):
+        context.progress(number / len(points), f"scale: {size:,} rows" + (f", {keys:,} pages" if keys else ""))
+        results.append(_point(context, size, keys))
+    by_rows, by_keys = results[: len(ROWS)], results[len(ROWS) :]
+    return [
+        *results,
+        _growth("growth by rows", [float(size) for size in rows], by_rows),
+        _growth("growth by keys", [result.figures["keys"] for result in by_keys], by_keys),
+    ]
+
+
+def _point(context: Context, size: int, keys: int) -> Result:
+    quiet = lambda fraction, what: None  # noqa: E731
+    clicks = data.keyed(context.settings, size, keys, quiet) if keys else data.alone(context.settings, size, quiet)
+    run = engines.run(context, "tailrace", "tumble", clicks)
+    verdict = compare.judge(context.settings, "tailrace", "tumble", run.result, clicks)
+    drop_topics(context.settings, [run.result])
+    found = len(clicks.answers().tumble)
+    figures = {"rows": float(size), "keys": float(found), "seconds": run.seconds, "memory_mib": run.peak_mib}
+    name = f"{size:,} rows" + (f" over {keys:,} pages" if keys else "")
+    return Result("scale", name, figures, ok=verdict.ok, note=verdict.text)
+
+
+def _growth(name: str, sizes: Sequence[float], results: Sequence[Result]) -> Result:
+    figures = {
+        "time_exponent": exponent(sizes, [result.figures["seconds"] for result in results]),
+        "memory_exponent": exponent(sizes, [result.figures["memory_mib"] for result in results]),
+    }
+    return Result("scale", name, figures, note="start-up included; 1 is proportional, below 1 is better")
+
+
+def exponent(sizes: Sequence[float], values: Sequence[float]) -> float:
+    """The slope of a straight line through the logarithms, by least squares."""
+    xs, ys = [math.log(size) for size in sizes], [math.log(value) for value in values]
+    mx, my = sum(xs) / len(xs), sum(ys) / len(ys)
+    across = sum((x - mx) ** 2 for x in xs)
+    return sum((x - mx) * (y - my) for x, y in zip(xs, ys, strict=True)) / across if across else 0.0
