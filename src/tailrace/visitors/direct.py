@@ -64,10 +64,10 @@ def generate(
     The key is the visitor, who is one of `visitors`; `products` sets the number of product pages (the shop's own 24
     when None). Nothing waits: how fast the records are taken is the caller's affair.
     """
-    if rate <= 0 or visitors < 1 or (products is not None and products < 1) or (count is not None and count < 0):
-        raise SettingsError(
-            f"rate ({rate}), visitors ({visitors}) and products ({products}) must be above 0, count ({count}) at least.",
-        )
+    amounts = {"rate": rate, "visitors": visitors, "products": 1 if products is None else products}
+    for name, amount in amounts.items():
+        if not amount > 0:
+            raise SettingsError(f"{name} must be above 0; it is {amount}.", f"Give a larger --{name}.")
     account = Account()
     maker = _Maker(seed, visitors, products, host)
     return Stream(account, _records(maker, account, disorder or Disorder(), count, _micros(start), rate))

@@ -10,9 +10,9 @@ from typing import Any
 
 from confluent_kafka import KafkaError, Message
 
-from tailrace.errors import ServiceError
+from tailrace.errors import ServiceError, TopicError
 from tailrace.event import SCHEMA_HEADER, SCHEMA_VERSION
-from tailrace.log.producer import producer
+from tailrace.log.producer import producer, reached
 from tailrace.settings import Settings
 from tailrace.visitors.direct import Record, Stream
 
@@ -31,6 +31,12 @@ class Written:
     @property
     def rate(self) -> float:
         return self.records / self.seconds if self.seconds else 0.0
+
+
+def check_topic(settings: Settings, topic: str) -> None:
+    """Returns if the topic is there; raises a ServiceError if the broker is not, a TopicError if the topic is not."""
+    if topic not in reached(settings).list_topics(timeout=10).topics:
+        raise TopicError(f"There is no topic {topic!r}; nothing was written.", "Make it with `tailrace topics apply`.")
 
 
 def write(
