@@ -61,5 +61,5 @@ def _print(totals: dict[str, Any], lines: list[dict[str, Any]]) -> None:
         batches.add_row(line["pipeline"], str(line["batch_id"]), *figures, sinks, moment, str(line["duration_ms"]))
     console.out.print(batches)
     for name, total in totals.items():
-        figures = ", ".join(f"{getattr(total, figure)} {figure.removeprefix('rows_')}" for figure in _FIGURES)
-        console.out.print(f"[bold]{name}[/] in all: {figures}")
+        told = ", ".join(f"{getattr(total, figure)} {figure.removeprefix('rows_')}" for figure in _FIGURES)
+        console.out.print(f"[bold]{name}[/] in all: {told}")

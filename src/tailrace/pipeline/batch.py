@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from tailrace.errors import ExpectationFailed
-from tailrace.pipeline import facts, faults, side
+from tailrace.pipeline import facts, faults, late, side
 from tailrace.pipeline.facts import Facts
 from tailrace.pipeline.ledger import Entry, Ledger
 from tailrace.pipeline.sinks.base import Batch, Sink
@@ -55,6 +55,7 @@ class BatchWriter:
         self._started = threading.Event()
         self._stopping = False
         pipeline = compiled.pipeline
+        self._late = late.rule(compiled)
         self._fails = any(rule.otherwise == "fail" for rule in pipeline.quality)
         # A stateful plan must be computed to its end, and only once, or its state does not get its next version.
         self._keep = bool(compiled.stateful) or len(sinks) > 1 or self._fails or any(s.reads_again for _, s in sinks)
@@ -98,13 +99,8 @@ class BatchWriter:
         faults.reached("before-ledger")
         self.ledger.write(entry)
         if entry.balance:
-            log.error(
-                "%s: batch %d does not balance: %d of %d rows unaccounted",
-                batch.pipeline,
-                batch_id,
-                entry.balance,
-                entry.rows_in,
-            )
+            told = (batch.pipeline, batch_id, entry.balance, entry.rows_in)
+            log.error("%s: batch %d does not balance: %d of %d rows are unaccounted for", *told)
         self.done(entry, found)
         faults.reached("after-ledger")
 
@@ -127,11 +123,8 @@ class BatchWriter:
     def _refuse_failures(self, found: Facts) -> None:
         if not found.metrics.get("failed"):
             return
-        rules = [
-            r.name
-            for r in self.compiled.pipeline.quality
-            if r.otherwise == "fail" and found.metrics.get(f"rule:{r.name}")
-        ]
+        strict = [rule.name for rule in self.compiled.pipeline.quality if rule.otherwise == "fail"]
+        rules = [name for name in strict if found.metrics.get(f"rule:{name}")]
         raise ExpectationFailed(
             f"Pipeline {self.compiled.pipeline.name!r}: {found.metrics['failed']} rows broke rule {', '.join(rules)}. "
             "Nothing of the batch was written.",
@@ -140,22 +133,22 @@ class BatchWriter:
 
     def _account(self, batch: Batch, found: Facts, written: dict[str, int], began: float) -> Entry:
         metrics = found.metrics
-        reasons = (
-            side.write_quarantine(self.compiled, self.settings, batch, found) if metrics.get("quarantined") else {}
-        )
-        late = side.write_late(self.compiled, self.settings, batch, found)
+        reasons: dict[str, int] = {}
+        if metrics.get("quarantined"):
+            reasons = side.write_quarantine(self.compiled, self.settings, batch, found)
+        shut_out = side.write_late(self.compiled, self.settings, batch, found, self._late)
         return Entry(
             pipeline=batch.pipeline,
             epoch=batch.epoch,
             batch_id=batch.id,
             mode=self.mode,
             rows_in=found.rows_in,
-            rows_out=metrics.get("out", 0) - late.rows,
-            late=late.rows,
+            rows_out=metrics.get("out", 0) - shut_out.rows,
+            late=shut_out.rows,
             duplicate=metrics.get("duplicate", 0),
             quarantined=metrics.get("quarantined", 0),
             dropped=metrics.get("dropped", 0),
-            partly_late=late.partly,
+            partly_late=shut_out.partly,
             sinks=written,
             rules={name.removeprefix("rule:"): count for name, count in metrics.items() if name.startswith("rule:")},
             reasons=reasons,

@@ -60,9 +60,10 @@ def check(settings: Settings, pipeline: str, wanted: Mapping[str, Any]) -> None:
         before = card["fingerprint"].get(name)
         if before != now:
             raise CheckpointError(
-                f"The checkpoint of pipeline {pipeline!r} was written by another version of it: {name} was {before!r} and is "
-                f"now {now!r}. It was left as it is.",
-                f"Undo the change, give the function a new name, or start over with `tailrace run {pipeline} --reset {pipeline}`.",
+                f"The checkpoint of pipeline {pipeline!r} was written by another version of it: {name} was {before!r} "
+                f"and is now {now!r}. It was left as it is.",
+                "Undo the change, give the function a new name, or start over with "
+                f"`tailrace run {pipeline} --reset {pipeline}`.",
             )
 
 
@@ -78,7 +79,7 @@ def claim(settings: Settings, pipeline: str, wanted: Mapping[str, Any]) -> Check
 
 
 def reset(settings: Settings, pipeline: str) -> Path | None:
-    """Move the checkpoint aside, so that the pipeline starts over from its starting offsets. Returns where it lies now."""
+    """Move the checkpoint aside, so that the pipeline starts over. Returns where it lies now."""
     path = folder(settings, pipeline)
     if not path.exists():
         return None
@@ -94,6 +95,13 @@ def last_batch(path: Path) -> int:
     """The newest batch id that the checkpoint has begun; -1 for none."""
     names = [entry.name for entry in (path / "offsets").glob("*")] if (path / "offsets").exists() else []
     return max((int(name) for name in names if name.isdigit()), default=-1)
+
+
+def newest_revision(settings: Settings, pipeline: str) -> int:
+    """The revision of the newest begun batch; 0 for none."""
+    path = folder(settings, pipeline)
+    card = _read(path) or {"revision_base": 0}
+    return max(0, int(card["revision_base"]) + last_batch(path))
 
 
 def offsets(path: Path, topic: str) -> dict[int, int]:

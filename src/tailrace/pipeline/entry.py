@@ -52,7 +52,7 @@ class Entry:
         from pyspark.sql import functions as F
 
         slim = classified.select(*EVENT_COLUMNS, "_rule", "_fate", F.col(f"{RAW}.timestamp").alias("_logged"))
-        return slim.observe(METRICS, *self._metrics())
+        return slim.observe(METRICS, *self.metrics(F.col("_logged")))
 
     def events(self, classified: DataFrame) -> DataFrame:
         """What the function sees: the event's columns of the rows that passed, with their watermark."""
@@ -87,7 +87,8 @@ class Entry:
             "tailrace_first_seen", F.lit(self.store), *place, F.col(str(source.unique)), F.col(source.time), keep
         )
 
-    def _metrics(self) -> list[Column]:
+    def metrics(self, logged: Column) -> list[Column]:
+        """What is counted: rows by fate and rule, and the span of times."""
         from pyspark.sql import functions as F
 
         fate = F.col("_fate")
@@ -99,6 +100,13 @@ class Entry:
             for rule in self.pipeline.quality
         ]
         passed = F.when(fate == OUT, F.col(self.pipeline.source.time))
-        moments = {"first": F.min(passed), "last": F.max(passed), "logged": F.max("_logged")}
+        moments = {"first": F.min(passed), "last": F.max(passed), "logged": F.max(logged)}
         times = [F.unix_micros(found).alias(name) for name, found in moments.items()]
         return [F.count(F.lit(1)).alias("rows"), *fates, *rules, *times]
+
+    def reasons(self) -> list[Column]:
+        """Rejections by kind: for real-time mode, which cannot read a batch again to look at each of them."""
+        from pyspark.sql import functions as F
+
+        rejected = F.when(F.col("_fate") == QUARANTINE, F.split_part("_rule", F.lit(":"), F.lit(1)))
+        return [F.count_if(rejected == word).alias(f"reason:{word}") for word in REJECTIONS]

@@ -35,6 +35,10 @@ class Facts:
     def watermark(self) -> datetime | None:
         return moment(self.watermark_ms)
 
+    @property
+    def late_before(self) -> datetime | None:
+        return moment(self.late_before_ms)
+
 
 def moment(ms: int) -> datetime | None:
     """Milliseconds as a time; Spark's 0 is no watermark yet."""

@@ -76,9 +76,7 @@ class Ledger:
 
     def write(self, entry: Entry) -> bool:
         """Make the line durable; False if it was there already (the batch is a replay)."""
-        row: dict[str, Any] = {name.name: getattr(entry, name.name) for name in fields(entry)} | {
-            "balance": entry.balance
-        }
+        found = as_dict(entry)
         row = {name: json.dumps(value) if isinstance(value, Mapping) else value for name, value in found.items()}
         names = ", ".join(row)
         marks = ", ".join(f"%({name})s" for name in row)

@@ -35,6 +35,7 @@ class Query:
     hold: Callable[[], None]
     release: Callable[[], None]
     cause: Callable[[], BaseException | None]
+    look: Callable[[], None]
 
     def active(self) -> bool:
         return bool(self.streaming.isActive)
@@ -53,13 +54,14 @@ class Query:
     def close(self) -> None:
         if self.streaming.isActive:
             self.stop()
+        self.look()
         self.release()
 
 
 def start_query(
     spark: SparkSession, settings: Settings, database: Database, pipeline: Pipeline, mode: Mode, status: Status
 ) -> Query:
-    """Compile, check and start. Raises PipelineError before anything runs if the pipeline or its checkpoint does not fit."""
+    """Compile, check and start. Raises PipelineError, before anything runs, if pipeline or checkpoint does not fit."""
     session = session_for(spark, settings, pipeline)
     compiled = compile_stream(session, settings, pipeline)
     modes.check(session, mode, compiled)
@@ -141,4 +143,4 @@ def _start_batches(
         release()
         raise
     writer.attach(query)
-    return Query(query, writer.stop_at_boundary, release, lambda: writer.problem)
+    return Query(query, writer.stop_at_boundary, release, lambda: writer.problem, lambda: None)

@@ -1,20 +1,23 @@
-"""What did not go through: quarantined and late rows, read once more from the batch's own offsets and kept in topics."""
+"""What did not go through: quarantined and late rows, read again from the batch's own offsets and kept in topics."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tailrace.pipeline import sources
-from tailrace.pipeline.entry import QUARANTINE, RAW
+from tailrace.event import format_time
+from tailrace.pipeline import late, sources
+from tailrace.pipeline.entry import QUARANTINE, RAW, REJECTIONS
 from tailrace.pipeline.facts import Facts
-from tailrace.pipeline.records import headers
+from tailrace.pipeline.late import LateRule
+from tailrace.pipeline.records import JSON, TIME, headers
 from tailrace.pipeline.sinks.kafka import ensure_topic, send
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from tailrace.pipeline.compile import Compiled
+    from tailrace.pipeline.definition import Pipeline
     from tailrace.pipeline.sinks.base import Batch
     from tailrace.settings import Settings
 
@@ -29,15 +32,18 @@ class Late:
 
 def write_quarantine(compiled: Compiled, settings: Settings, batch: Batch, found: Facts) -> dict[str, int]:
     """Keep the batch's quarantined records in `<pipeline>.quarantine`, each once; their number by reason."""
+    return write_quarantined(compiled.pipeline, reread(compiled, settings, found), settings, batch)
+
+
+def write_quarantined(pipeline: Pipeline, classified: DataFrame, settings: Settings, batch: Batch) -> dict[str, int]:
+    """The same for records that have their fates already."""
     from pyspark.sql import functions as F
 
-    again = reread(compiled, settings, found)
-    bad = again.where(f"_fate = {QUARANTINE}").select(RAW, "_rule").persist()
+    bad = classified.where(f"_fate = {QUARANTINE}").select(RAW, "_rule").persist()
     try:
-        topic = compiled.pipeline.quarantine_topic
-        ensure_topic(settings, topic, compacted=False)
+        ensure_topic(settings, pipeline.quarantine_topic, compacted=False)
         made = bad.select(f"{RAW}.key", f"{RAW}.value", headers(quarantine_headers(F.col("_rule"))).alias("headers"))
-        send(made, settings, topic, batch, "quarantine")
+        send(made, settings, pipeline.quarantine_topic, batch, "quarantine")
         return {row["_rule"]: row["count"] for row in bad.groupBy("_rule").count().collect()}
     finally:
         bad.unpersist()
@@ -47,19 +53,55 @@ def quarantine_headers(rule: Column) -> dict[str, object]:
     """The rule that was broken and where the record stands in the log. The value is the record's own bytes."""
     from pyspark.sql import functions as F
 
+    rejected = F.split(rule, ":")[0].isin(*REJECTIONS)
+    return {"tailrace-rule": F.when(rejected, "event").otherwise(rule), "tailrace-reason": rule, **source_headers()}
+
+
+def source_headers() -> dict[str, object]:
+    """Where the record stands in the log."""
+    from pyspark.sql import functions as F
+
     named = F.col(RAW)
     return {
-        "tailrace-rule": rule,
-        "tailrace-reason": rule,
         "tailrace-topic": named["topic"],
         "tailrace-partition": named["partition"],
         "tailrace-offset": named["offset"],
-        "tailrace-time": named["timestamp"],
+        "tailrace-time": F.date_format(named["timestamp"], TIME),
     }
 
 
-def write_late(compiled: Compiled, settings: Settings, batch: Batch, found: Facts) -> Late:
-    return Late()
+def write_late(compiled: Compiled, settings: Settings, batch: Batch, found: Facts, how: LateRule | None) -> Late:
+    """Keep the batch's late records in `<pipeline>.late`, each once, with the windows they missed; their number."""
+    first = found.metrics.get("first")
+    if how is None or first is None or first > found.late_before_ms * 1000:
+        return Late()
+    from pyspark.sql import functions as F
+
+    rows = late.find(compiled, reread(compiled, settings, found), how, found.late_before_ms).persist()
+    try:
+        partly = F.size("_missed") < F.col("_windows")
+        counts = rows.agg(F.count_if(~partly), F.count_if(partly)).first()
+        if counts is None or not any(counts):
+            return Late()
+        ensure_topic(settings, compiled.pipeline.late_topic, compacted=False)
+        made = rows.select(f"{RAW}.key", f"{RAW}.value", headers(late_headers(found)).alias("headers"))
+        send(made, settings, compiled.pipeline.late_topic, batch, "late")
+        return Late(*counts)
+    finally:
+        rows.unpersist()
+
+
+def late_headers(found: Facts) -> dict[str, object]:
+    """The windows that were missed, the watermark that shut them, and where the record stands in the log."""
+    from pyspark.sql import functions as F
+
+    watermark = found.late_before
+    return {
+        "tailrace-windows": F.to_json("_missed", JSON),
+        "tailrace-partly": F.size("_missed") < F.col("_windows"),
+        "tailrace-watermark": format_time(watermark) if watermark else "",
+        **source_headers(),
+    }
 
 
 def reread(compiled: Compiled, settings: Settings, found: Facts) -> DataFrame:

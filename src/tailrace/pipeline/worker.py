@@ -98,6 +98,7 @@ class Worker(threading.Thread):
 
     def _watch(self, query: Query) -> None:
         while query.active():
+            query.look()
             if self._stop_asked.wait(0.2) or self._refreshed():
                 query.stop()
                 return

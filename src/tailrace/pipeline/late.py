@@ -1,0 +1,88 @@
+"""Late rows: which records of a batch Spark shut out of their windows, exactly.
+
+Spark compares the end of a row's window (or its event time, where no window is used) with the watermark of the batch
+before. The function's own plan, up to the operator that keeps state, is run once more over the batch's records, with
+the record carried along; what ends at or before that watermark was shut out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tailrace.pipeline import carry, logical
+from tailrace.pipeline.entry import EVENT_COLUMNS, OUT, RAW
+from tailrace.pipeline.logical import items, kind
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from tailrace.pipeline.compile import Compiled
+
+
+@dataclass(frozen=True, slots=True)
+class LateRule:
+    """Where lateness is decided: the lowest operator with state, and which of its keys is the window or time.
+
+    `grouping` is the index of that key among an aggregate's keys. `obstacle` says why late rows cannot be told apart.
+    """
+
+    grouping: int | None = None
+    operator: str = ""
+    obstacle: str = ""
+
+
+def rule(compiled: Compiled) -> LateRule | None:
+    """How this pipeline's late rows are found; None if it has none, because nothing waits for a watermark."""
+    states = compiled.stateful
+    if not states or compiled.pipeline.source.watermark is None:
+        return None
+    lowest = states[-1]
+    if kind(lowest) != "Aggregate":
+        return LateRule(None, kind(lowest))
+    for index, grouping in enumerate(items(lowest.groupingExpressions())):
+        if kind(grouping) == "AttributeReference" and grouping.metadata().contains(logical.DELAY):
+            return LateRule(index, "Aggregate")
+    return None
+
+
+def find(compiled: Compiled, classified: DataFrame, how: LateRule, watermark_ms: int) -> DataFrame:
+    """The shut-out records: `_raw`, `_missed` (the windows' starts and ends), `_windows` (how many windows in all).
+
+    `classified` is the batch's records as a static DataFrame with their fates.
+    """
+    from pyspark.sql import functions as F
+
+    spark = classified.sparkSession
+    source = compiled.pipeline.source
+    mark = F.timestamp_millis(F.lit(watermark_ms).cast("bigint"))
+    # A window ends after its rows: only rows before the watermark can have been shut out.
+    passed = classified.where((F.col("_fate") == OUT) & (F.col(source.time) <= mark)).select(*EVENT_COLUMNS, RAW)
+    hidden = carry.attribute(passed, RAW)
+    plan = logical.analysed(compiled.pipeline.function(passed.select(*EVENT_COLUMNS)))
+    below, time = _input(plan, how, source.time)
+    rows = carry.frame_of(spark, carry.carry(spark, below, hidden))
+    window = _column(rows, time)
+    is_window = rows.schema[time.name()].dataType.typeName() == "struct" if time.name() in rows.columns else False
+    start, end = (window["start"], window["end"]) if is_window else (window, window)
+    shut = F.when(end <= mark, F.struct(start.alias("start"), end.alias("end")))
+    place = [F.col(f"{RAW}.{name}") for name in ("topic", "partition", "offset")]
+    grouped = rows.groupBy(*place).agg(
+        F.first(RAW).alias(RAW), F.collect_list(shut).alias("_missed"), F.count(F.lit(1)).alias("_windows")
+    )
+    return grouped.where(F.size("_missed") > 0).select(RAW, "_missed", "_windows")
+
+
+def _input(plan: Any, how: LateRule, time: str) -> tuple[Any, Any]:
+    """The plan below the operator that keeps state, and the column of it that lateness is decided by."""
+    lowest = [node for node in logical.walk(plan) if kind(node) == how.operator][-1]
+    below = logical.children(lowest)[0]
+    if how.grouping is not None:
+        return below, items(lowest.groupingExpressions())[how.grouping]
+    return below, next(a for a in items(below.output()) if a.name() == time)
+
+
+def _column(rows: DataFrame, attribute: Any) -> Any:
+    from pyspark.sql import functions as F
+
+    return F.col(f"`{attribute.name()}`")
