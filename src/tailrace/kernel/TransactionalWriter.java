@@ -5,6 +5,7 @@ import java.util.HashMap;
 import java.util.Iterator;
 import java.util.Map;
 import java.util.concurrent.ExecutionException;
+import java.util.concurrent.atomic.AtomicReference;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.ListConsumerGroupOffsetsOptions;
 import org.apache.kafka.clients.consumer.ConsumerGroupMetadata;
@@ -83,8 +84,16 @@ final class TransactionalWriter {
   private long commit(long batch, Iterator<ProducerRecord<byte[], byte[]>> records) {
     producer.beginTransaction();
     Faults.reached("kafka-before-send");
+    AtomicReference<Exception> failed = new AtomicReference<>();
     long count = 0;
-    for (; records.hasNext(); count++) producer.send(records.next()); // a failed send makes the commit fail
+    for (; records.hasNext() && failed.get() == null; count++) {
+      producer.send(records.next(), (sent, problem) -> {
+        if (problem != null) failed.compareAndSet(null, problem);
+      });
+    }
+    // The commit would find a failed send too, but for a fenced producer only after its full timeout.
+    producer.flush();
+    if (failed.get() != null) throw new KafkaException("A record of batch " + batch + " was not taken by " + id + ": " + failed.get().getMessage(), failed.get());
     producer.sendOffsetsToTransaction(Map.of(token, new OffsetAndMetadata(batch + 1)), new ConsumerGroupMetadata(group));
     Faults.reached("kafka-before-commit");
     producer.commitTransaction();
