@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import uuid
 from base64 import urlsafe_b64encode
+from pathlib import Path
 
 from tailrace.embedded.certificates import Certificates, make_certificates
 from tailrace.embedded.files import folder, write_whole
 from tailrace.embedded.jars import jar_set
-from tailrace.embedded.java import java_home
-from tailrace.embedded.ports import LOOPBACK, choose
+from tailrace.embedded.java import JavaHome, java_home
+from tailrace.embedded.ports import LOOPBACK, answers, choose
 from tailrace.embedded.service import Service, last_line
 from tailrace.errors import ServiceError
 from tailrace.settings import Settings
@@ -24,6 +26,7 @@ class Kafka(Service):
         self.settings = settings
         self.ports: dict[str, int] = {}
         self.certificates: Certificates | None = None
+        self._archive = (Path(), Path())
         log = settings.home / "log" / "kafka.log"
         super().__init__("kafka", [], run=settings.home / "run", log=log, ready=self._answers)
 
@@ -46,16 +49,35 @@ class Kafka(Service):
             wanted["kafka_tls"] = None
             self.certificates = make_certificates(self.home / "tls")
         self.ports = choose(self.home / "ports.json", wanted)
+        self.address = self.bootstrap
         write_whole(self.home / "server.properties", self._properties(), mode=0o600)
         write_whole(self.home / "log4j2.properties", _LOG4J)
         java = java_home(self.settings)
         jars = jar_set(self.settings, "kafka")
-        base = [str(java.java), "-cp", f"{jars[0].parent}/*"]
+        base = [str(java.java), "-cp", ":".join(map(str, jars))]
         base += [f"-Dlog4j2.configurationFile={(self.home / 'log4j2.properties').as_uri()}"]
         self._format([*base, "-XX:TieredStopAtLevel=1"])
         heap = embedded.kafka_heap
         tuning = [f"-Xms{heap}", f"-Xmx{heap}", "-XX:+UseSerialGC", "-Djava.awt.headless=true"]
+        tuning += self._class_archive(java, jars[0].parent.name)
         self.command = [*base, *tuning, "kafka.Kafka", str(self.home / "server.properties")]
+
+    def stop(self) -> None:
+        """End the broker in its own way. The first clean stop on a machine also leaves the class archive."""
+        super().stop()
+        archive, part = self._archive
+        if part.is_file():
+            part.replace(archive)
+
+    def _class_archive(self, java: JavaHome, jars: str) -> list[str]:
+        """Java's class-data sharing: the classes of one run, mapped into the next, save a third of the start-up."""
+        place = folder(self.settings.cache / "archive", "cache")
+        archive = place / f"{jars}-{java.home.name}.jsa"
+        part = place / f".{archive.name}.{os.getpid()}"
+        self._archive = (archive, part)
+        if archive.is_file():
+            return [f"-XX:SharedArchiveFile={archive}", "-Xlog:disable", "-Xlog:all=error:stderr"]
+        return [f"-XX:ArchiveClassesAtExit={part}", "-Xlog:disable", "-Xlog:all=error:stderr"]
 
     def _format(self, base: list[str]) -> None:
         if (self.home / "data" / "meta.properties").exists():
@@ -82,6 +104,8 @@ class Kafka(Service):
 
     def _answers(self) -> bool:
         """Ready means: the broker gives its metadata and knows itself as the controller of one unfenced broker."""
+        if not answers(self.ports["kafka"]):
+            return False  # a refused connection costs nothing here, and a second inside librdkafka
         from confluent_kafka import KafkaException
         from confluent_kafka.admin import AdminClient
 
@@ -111,9 +135,8 @@ _PROPERTIES = {
     "share.coordinator.state.topic.replication.factor": "1",
     "share.coordinator.state.topic.min.isr": "1",
     "share.coordinator.state.topic.num.partitions": "1",
-    # A stack of one developer: no waiting for further group members, no slow hand-over when the only broker stops.
+    # One developer waits for it: no pause for further group members, and a killed broker is let back in after 3 s.
     "group.initial.rebalance.delay.ms": "0",
-    "controlled.shutdown.enable": "false",
     "initial.broker.registration.timeout.ms": "60000",
     "broker.heartbeat.interval.ms": "500",
     "broker.session.timeout.ms": "3000",

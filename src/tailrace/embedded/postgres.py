@@ -45,6 +45,7 @@ class Postgres(Service):
         """Choose the port and make the cluster of a new server; a half-made one is made anew."""
         folder(self.home, "state")
         self.port = choose(self.home / "ports.json", {"postgres": self.settings.embedded.postgres_port})["postgres"]
+        self.address = f"{LOOPBACK}:{self.port}"
         binaries = binaries_folder()
         if not (self.data / "PG_VERSION").exists():
             self._initialise(binaries)

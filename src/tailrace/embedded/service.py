@@ -39,6 +39,7 @@ class Service:
         ready: Callable[[], bool] = lambda: True,
         ready_seconds: float = 60.0,
         needs: Sequence[str] = (),
+        address: str = "",
     ) -> None:
         self.name = name
         self.command = list(command)
@@ -49,6 +50,7 @@ class Service:
         self.ready = ready
         self.ready_seconds = ready_seconds
         self.needs = tuple(needs)
+        self.address = address
         self.process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -62,6 +64,10 @@ class Service:
     @property
     def running(self) -> bool:
         return self.pid is not None
+
+    @property
+    def exit_code(self) -> int | None:
+        return self.process.poll() if self.process else None
 
     def prepare(self) -> None:
         """What must be in place before the process starts: files, formats, ports. Safe to repeat."""
@@ -94,17 +100,17 @@ class Service:
         """Return when the service answers. Raises ServiceError with its last words when it dies or takes too long."""
         deadline = time.monotonic() + self.ready_seconds
         while not self.is_ready():
-            if not self.running:
-                code = self.process.poll() if self.process else None
-                raise ServiceError(
-                    f"{self.name} ended while starting (exit code {code}): {last_line(self.log)}", f"Read {self.log}."
-                )
-            if time.monotonic() > deadline:
-                raise ServiceError(
-                    f"{self.name} did not answer within {self.ready_seconds:.0f} s: {last_line(self.log)}",
-                    f"Read {self.log}.",
-                )
+            if not self.running or time.monotonic() > deadline:
+                raise self.failure()
             time.sleep(0.05)
+
+    def failure(self) -> ServiceError:
+        """The error that says why the service is not ready."""
+        if self.running:
+            why = f"did not answer within {self.ready_seconds:.0f} s"
+        else:
+            why = f"ended while starting (exit code {self.exit_code})"
+        return ServiceError(f"{self.name} {why}: {last_line(self.log)}", f"Read {self.log}.")
 
     def is_ready(self) -> bool:
         return self.running and self.ready()

@@ -1,0 +1,148 @@
+"""The demo's account: what came into the log, what each pipeline did with it, and whether anything is missing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import psycopg
+from confluent_kafka import Consumer, TopicPartition
+
+from tailrace.log.producer import consumer
+from tailrace.settings import Settings
+
+_LEDGER = """
+SELECT pipeline, sum(rows_in)::bigint, sum(rows_out)::bigint, sum(late)::bigint, sum(duplicate)::bigint,
+       sum(quarantined)::bigint, sum(dropped)::bigint, sum(abs(balance))::bigint
+FROM tailrace.ledger GROUP BY pipeline"""
+_SINKS = """
+SELECT pipeline, key, sum(value::bigint)::bigint
+FROM tailrace.ledger, jsonb_each_text(sinks) GROUP BY pipeline, key"""
+_POSITIONS = """
+SELECT DISTINCT ON (pipeline) end_offsets FROM tailrace.ledger
+WHERE mode <> 'realtime' ORDER BY pipeline, written_at DESC"""
+_FATES = ("rows_in", "rows_out", "late", "duplicate", "quarantined", "dropped", "balance")
+
+
+@dataclass(slots=True)
+class Books:
+    """The ledger's sums and the log's ends at one moment."""
+
+    fates: dict[str, dict[str, int]] = field(default_factory=dict)
+    sinks: dict[str, dict[str, int]] = field(default_factory=dict)
+    ends: dict[str, dict[int, int]] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Summary:
+    """What a run of the demo did. `missing` are rows of the log that a pipeline has not accounted for."""
+
+    events: int
+    pipelines: dict[str, dict[str, int]]
+    sinks: dict[str, int]
+    latency: dict[str, dict[str, float]]
+    balance: int
+    missing: dict[str, int]
+
+    @property
+    def sound(self) -> bool:
+        return self.balance == 0 and not self.missing and self.events > 0
+
+    def as_json(self) -> str:
+        return json.dumps({**asdict(self), "ok": self.sound}, indent=2)
+
+
+def open_books(settings: Settings, topics: Iterable[str]) -> Books:
+    """The state of ledger and log now. A ledger that does not exist yet is empty."""
+    books = Books()
+    assert settings.postgres.url is not None, "the demo's stack has one"
+    with psycopg.connect(settings.postgres.url.get_secret_value()) as connection:
+        if connection.execute("SELECT to_regclass('tailrace.ledger')").fetchone() != (None,):
+            for pipeline, *sums in connection.execute(_LEDGER):
+                books.fates[pipeline] = dict(zip(_FATES, sums, strict=True))
+            for pipeline, sink, rows in connection.execute(_SINKS):
+                books.sinks.setdefault(pipeline, {})[sink] = rows
+    with _reader(settings) as reader:
+        for topic in topics:
+            books.ends[topic] = _ends(reader, topic)
+    return books
+
+
+def summarise(before: Books, after: Books, source: str, relayed: int | None, latency: dict[str, Any]) -> Summary:
+    """The difference between two moments. `relayed`: the different events that the real-time topic got, if one runs."""
+    events = sum(after.ends[source].values()) - sum(before.ends[source].values())
+    pipelines = {name: _minus(fates, before.fates.get(name, {})) for name, fates in after.fates.items()}
+    pipelines = {name: fates for name, fates in pipelines.items() if fates["rows_in"] or fates["balance"]}
+    sinks: dict[str, int] = {}
+    for name, written in after.sinks.items():
+        for sink, rows in _minus(written, before.sinks.get(name, {})).items():
+            kind = sink.partition(":")[0]
+            sinks[kind] = sinks.get(kind, 0) + rows
+    missing = {}
+    for name, fates in pipelines.items():
+        if fates["rows_in"] < events:
+            missing[name] = events - fates["rows_in"]
+    out = max((fates["rows_out"] for fates in pipelines.values()), default=0)
+    if relayed is not None and relayed < out:
+        missing["real time"] = out - relayed
+    balance = sum(fates["balance"] for fates in pipelines.values())
+    return Summary(events, pipelines, sinks, latency, balance, missing)
+
+
+def behind(settings: Settings, ends: dict[int, int]) -> int:
+    """How many rows before `ends` the pipeline that is furthest back has not accounted for.
+
+    A real-time pipeline settles its account at the end of its long batches and is not asked here.
+    """
+    assert settings.postgres.url is not None, "the demo's stack has one"
+    with psycopg.connect(settings.postgres.url.get_secret_value()) as connection:
+        rows = connection.execute(_POSITIONS).fetchall()
+    places = [{int(part): int(offset) for part, offset in row[0].items()} for row in rows]
+    gaps = [sum(max(0, end - place.get(part, 0)) for part, end in ends.items()) for place in places]
+    return max(gaps, default=sum(ends.values()))
+
+
+def different_events(settings: Settings, topic: str, begin: dict[int, int]) -> int:
+    """How many different event ids a topic got since its ends were `begin`."""
+    seen: set[str] = set()
+    with _reader(settings) as reader:
+        ends = _ends(reader, topic)
+        open_parts = {part for part, end in ends.items() if end > begin.get(part, 0)}
+        reader.assign([TopicPartition(topic, part, begin.get(part, 0)) for part in open_parts])
+        while open_parts:
+            for message in reader.consume(1000, timeout=5.0) or _silence(topic):
+                part, offset, value = message.partition(), message.offset(), message.value()
+                if part in open_parts and value is not None and not message.error():
+                    seen.add(json.loads(value)["event_id"])
+                    if offset is not None and offset + 1 >= ends[part]:
+                        open_parts.discard(part)
+    return len(seen)
+
+
+def _silence(topic: str) -> list[Any]:
+    raise TimeoutError(f"Topic {topic} did not give what its end offsets promise.")
+
+
+class _reader:  # noqa: N801 - used as a statement
+    """A consumer outside of any group, closed at the end."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._consumer: Consumer = consumer(settings, group="tailrace.demo.account")
+
+    def __enter__(self) -> Consumer:
+        return self._consumer
+
+    def __exit__(self, *problem: object) -> None:
+        self._consumer.close()
+
+
+def _ends(reader: Consumer, topic: str) -> dict[int, int]:
+    """The end offset of each partition; none for a topic that does not exist yet."""
+    found = reader.list_topics(topic, timeout=10).topics[topic].partitions
+    return {part: int(reader.get_watermark_offsets(TopicPartition(topic, part), timeout=10)[1]) for part in found}
+
+
+def _minus(now: dict[str, int], then: dict[str, int]) -> dict[str, int]:
+    return {name: value - then.get(name, 0) for name, value in now.items()}
