@@ -137,7 +137,7 @@ class LiveTopicSettings(Section):
         "table"  # table: latest row per key; stream: the last rows, repeats dropped by event_id
     )
     columns: list[str] | None = None  # only these columns leave the server; None: all of them
-    key: list[str] | None = None  # the live key, taken from these columns; None: the Kafka key
+    key: list[str] | None = None  # the live key, from these columns; None: the Kafka key, for a stream the event_id
     max_rows: int = Field(default=10_000, ge=1)  # the oldest window, or the row untouched longest, goes first
     keep_seconds: float | None = Field(default=None, gt=0)  # rows whose window ended longer ago are forgotten
 

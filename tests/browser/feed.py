@@ -70,6 +70,11 @@ class Feed:
         for future in admin.create_topics(fresh).values():
             future.exception()
 
+    def delete_topics(self, names: list[str]) -> None:
+        admin = AdminClient({"bootstrap.servers": self._settings.kafka.bootstrap, "log_level": 2})
+        for future in admin.delete_topics(names).values():
+            future.exception()
+
     def result(self, topic: str, key: list, value: dict, revision: int | None = None, pipeline: str = "") -> None:
         headers = [("tailrace-pipeline", (pipeline or topic).encode()), ("tailrace-batch", str(self._batch).encode())]
         if revision is not None:

@@ -29,8 +29,11 @@ class LiveProcess:
         self.url = f"http://127.0.0.1:{self.port}"
         given = {"TOPICS": topics, **{name.upper(): value for name, value in live.items()}}
         texts = {f"TAILRACE_LIVE__{name}": v if isinstance(v, str) else json.dumps(v) for name, v in given.items()}
-        self._env = {**os.environ, "TAILRACE_KAFKA__BOOTSTRAP": settings.kafka.bootstrap or "", **texts}
-        self._env["TAILRACE_HOME"] = str(settings.home)
+        # Its settings are those given here alone: neither this project's file nor the caller's variables.
+        plain = {name: value for name, value in os.environ.items() if not name.startswith("TAILRACE_")}
+        self._env = {**plain, "TAILRACE_KAFKA__BOOTSTRAP": settings.kafka.bootstrap or "", **texts}
+        self._env |= {"TAILRACE_HOME": str(settings.home), "TAILRACE_CACHE": str(settings.cache)}
+        self._folder = settings.home
         self.process: subprocess.Popen | None = None
 
     @property
@@ -39,7 +42,7 @@ class LiveProcess:
 
     def start(self, ready: bool = True) -> LiveProcess:
         command = [sys.executable, "-c", "from tailrace.cli import main; main()", "live", "--port", str(self.port)]
-        self.process = subprocess.Popen(command, env=self._env, stderr=subprocess.DEVNULL)
+        self.process = subprocess.Popen(command, env=self._env, cwd=self._folder, stderr=subprocess.DEVNULL)
         if ready:
             self.wait_ready()
         return self

@@ -33,8 +33,10 @@ def decode(
     if not isinstance(row, dict):
         raise Malformed("the value is not a JSON object")
     event_id = row.get("event_id")
+    # A stream's Kafka key is the visitor, which is nobody's business: its rows are told apart by event.
+    columns = ["event_id"] if opened.key is None and opened.kind == "stream" else opened.key
     record = Record(
-        key=_kafka_key(key) if opened.key is None else tuple(_scalar(row.get(name)) for name in opened.key),
+        key=_kafka_key(key) if columns is None else tuple(_scalar(row.get(name)) for name in columns),
         value=row if opened.columns is None else {name: row[name] for name in opened.columns if name in row},
         revision=_revision(headers),
         event_id=event_id if isinstance(event_id, str) else None,

@@ -33,6 +33,11 @@ def test_real_time_record_with_projection_never_lets_out_a_closed_column():
     assert happened is not None
 
 
+def test_the_visitor_who_keys_a_stream_stays_inside():
+    opened = LiveTopicSettings(kind="stream", columns=["path"])
+    assert decode(b"visitor-1", b'{"event_id":"e1","path":"/a"}', None, opened)[0].key == ("e1",)
+
+
 def test_a_key_that_is_not_json_is_one_text():
     assert decode(b"visitor-1", b"{}", None, OPEN)[0].key == ("visitor-1",)
     assert decode(b"123", b"{}", None, OPEN)[0].key == ("123",)
