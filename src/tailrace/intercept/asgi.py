@@ -14,12 +14,15 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Awaitable, Callable, MutableMapping
+from marshal import dumps
 from time import perf_counter_ns, time_ns
 from typing import Any
+from urllib.parse import quote
 
+from tailrace.intercept.capture import PACKING
 from tailrace.intercept.metrics import register
 from tailrace.intercept.outbox import Outbox
-from tailrace.intercept.rules import Headers, Rules
+from tailrace.intercept.rules import PATH_SAFE, STREAM, Cookie, Headers, Rules
 from tailrace.settings import Settings
 
 Scope = MutableMapping[str, Any]
@@ -42,6 +45,8 @@ class Interceptor:
         self.settings = settings if settings is not None else Settings.load()
         self.outbox = outbox if outbox is not None else Outbox(self.settings)
         self._rules = Rules(self.settings.capture)
+        self._cookie = self._rules.cookie
+        self._put = self.outbox.put
         self._enabled = self.settings.outbox.enabled
         register()
 
@@ -50,191 +55,143 @@ class Interceptor:
         return self.outbox.stats()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        kind = scope["type"]
-        if kind == "http" and self._enabled:
-            arrival = time_ns()
-            started = perf_counter_ns()
-            rule = self._skips(scope)
-            if rule is None:
-                await self._http(scope, receive, send, arrival, started)
-                return
-            self.outbox.skip(rule)
-        elif kind == "websocket" and self._enabled:
-            await self._websocket(scope, receive, send)
+        if scope["type"] != "http" or self._passes(scope):
+            await self._other(scope, receive, send)
             return
-        elif kind == "lifespan":
-            await self._lifespan(scope, receive, send)
-            return
-        await self.app(scope, receive, send)
+        arrival, started = time_ns(), perf_counter_ns()
+        status, visitor, outcome = 0, None, None
+        finished = gone = done = False
 
-    def _skips(self, scope: Scope) -> str | None:
-        try:
-            rules = self._rules
-            return rules.skips_request(scope.get("method", "GET"), scope["path"]) or rules.skips_host(scope["headers"])
-        except Exception:
-            logger.exception("A capture rule failed; the request passes.")
-            return "error"
+        # Not a coroutine function on purpose: the server's own is awaited, with nothing in between.
+        def watch(message: Message) -> Awaitable[None]:
+            nonlocal status, visitor, finished, done
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                verdict, visitor = self._response(scope, message)
+                if verdict is not None:
+                    done = True
+                    if verdict == STREAM:
+                        self._note(scope, arrival, started, status, None, visitor)
+            elif not message.get("more_body"):
+                finished = True
+            return send(message)
 
-    async def _http(self, scope: Scope, receive: Receive, send: Send, arrival: int, started: int) -> None:
-        watch = Watch(self, scope, receive, send, arrival, started)
+        async def hear() -> Message:
+            nonlocal gone
+            message = await receive()
+            if message["type"] == "http.disconnect" and not finished:
+                gone = True
+            return message
+
         try:
-            await self.app(scope, watch.receive if watch.listens else receive, watch.send)
+            await self.app(scope, hear, watch)
         except BaseException as problem:
-            watch.failed(problem)
+            outcome = "disconnect" if _left(problem) else "exception"
             raise
-        watch.ended()
+        finally:
+            if not done:
+                if gone and not finished:
+                    outcome = "disconnect"
+                missing = DISCONNECTED if outcome == "disconnect" else 500
+                self._note(scope, arrival, started, status or missing, outcome, visitor)
+
+    async def _other(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._lifespan(scope, receive, send)
+        elif scope["type"] == "websocket" and not self._passes(scope):
+            await self._websocket(scope, receive, send)
+        else:
+            await self.app(scope, receive, send)
+
+    def _passes(self, scope: Scope) -> bool:
+        """Whether this request is none of our business."""
+        rule = self._rules.skips(scope.get("method"), scope["path"], scope["headers"])
+        if rule is not None and self._enabled:
+            self.outbox.skip(rule)
+        return rule is not None or not self._enabled
+
+    def _response(self, scope: Scope, message: Message) -> tuple[str | None, str | None]:
+        """A reason to be done with the request now, and the visitor."""
+        try:
+            headers: Headers = message.get("headers") or []
+            verdict = self._rules.skips_response(headers)
+            if verdict is not None and verdict != STREAM:
+                self.outbox.skip(verdict)
+                return verdict, None
+            if self._cookie is None:
+                return verdict, None
+            return verdict, self._visitor(self._cookie, scope, message, headers)
+        except Exception:
+            logger.exception("A response could not be looked at; it passes.")
+            return None, None
+
+    def _visitor(self, cookie: Cookie, scope: Scope, message: Message, headers: Headers) -> str | None:
+        """The visitor by the cookie; who has none gets one with this response."""
+        known = cookie.read(scope["headers"])
+        if known is not None or not cookie.allowed(scope["headers"]):
+            return known
+        fresh = secrets.token_hex(12)
+        message["headers"] = [*headers, cookie.write(fresh, scope.get("scheme") == "https")]
+        return fresh
 
     async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
-        rule = self._skips(scope)
-        if rule is not None:
-            self.outbox.skip(rule)
-            await self.app(scope, receive, send)
-            return
-        watch = Watch(self, scope, receive, send, time_ns(), perf_counter_ns())
+        arrival, started = time_ns(), perf_counter_ns()
+        done = False
 
-        def handshake(message: Message) -> Awaitable[None]:
+        def answered(status: int, outcome: str | None = None) -> None:
+            nonlocal done
+            if not done:
+                done = True
+                visitor = self._cookie.read(scope["headers"]) if self._cookie else None
+                self._note(scope, arrival, started, status, outcome, visitor)
+
+        def watch(message: Message) -> Awaitable[None]:
             kind = message["type"]
             if kind == "websocket.accept":
-                watch.status = 101
-            elif kind == "websocket.close" and not watch.status:
-                watch.status = 403
+                answered(101)
+            elif kind == "websocket.close":
+                answered(403)
             elif kind == "websocket.http.response.start":
-                watch.status = message["status"]
-            watch.note()
+                answered(message["status"])
             return send(message)
 
         try:
-            await self.app(scope, receive, handshake)
+            await self.app(scope, receive, watch)
         except BaseException as problem:
-            watch.failed(problem)
+            left = _left(problem)
+            answered(DISCONNECTED if left else 500, "disconnect" if left else "exception")
             raise
-        watch.ended()
+        answered(DISCONNECTED, "disconnect")
 
     async def _lifespan(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Servers may end the process by a signal, without exit handlers: the last moment is the lifespan's."""
 
-        async def watched(message: Message) -> None:
+        async def watch(message: Message) -> None:
             if message["type"] in ("lifespan.shutdown.complete", "lifespan.shutdown.failed"):
                 await asyncio.get_running_loop().run_in_executor(None, self.outbox.close)
             await send(message)
 
-        await self.app(scope, receive, watched)
+        await self.app(scope, receive, watch)
 
-
-class Watch:
-    """One request while it runs."""
-
-    __slots__ = (
-        "_arrival",
-        "_interceptor",
-        "_noted",
-        "_receive",
-        "_scope",
-        "_send",
-        "_started",
-        "finished",
-        "gone",
-        "listens",
-        "status",
-        "visitor",
-        "wants_cookie",
-    )
-
-    def __init__(
-        self, interceptor: Interceptor, scope: Scope, receive: Receive, send: Send, arrival: int, started: int
+    def _note(
+        self, scope: Scope, arrival: int, started: int, status: int, outcome: str | None, visitor: str | None
     ) -> None:
-        self._interceptor = interceptor
-        self._scope = scope
-        self._receive = receive
-        self._send = send
-        self._arrival = arrival
-        self._started = started
-        self._noted = False
-        self.status = 0
-        self.finished = False
-        self.gone = False
-        self.visitor: str | None = None
-        self.wants_cookie = False
-        self.listens = True
-        cookie = interceptor._rules.cookie
-        if cookie is not None:
-            headers = scope["headers"]
-            self.visitor = cookie.read(headers)
-            self.wants_cookie = self.visitor is None and cookie.allowed(headers)
-
-    def send(self, message: Message) -> Awaitable[None]:
-        """Not a coroutine function on purpose: the server's own is awaited, with nothing in between."""
-        if message["type"] == "http.response.start":
-            try:
-                self._response(message)
-            except Exception:
-                logger.exception("A response could not be looked at; it passes.")
-        elif not message.get("more_body"):
-            self.finished = True
-        return self._send(message)
-
-    async def receive(self) -> Message:
-        message = await self._receive()
-        if message["type"] == "http.disconnect" and not self.finished:
-            self.gone = True
-        return message
-
-    def _response(self, message: Message) -> None:
-        self.status = message["status"]
-        headers: Headers = message.get("headers") or []
-        rule = self._interceptor._rules.skips_response(headers)
-        if rule is not None:
-            self._noted = True
-            self._interceptor.outbox.skip(rule)
-            return
-        cookie = self._interceptor._rules.cookie
-        if self.wants_cookie and cookie is not None:
-            self.visitor = secrets.token_hex(12)
-            secure = self._scope.get("scheme") == "https"
-            message["headers"] = [*headers, cookie.write(self.visitor, secure)]
-        for name, value in headers:
-            if value.startswith(b"text/event-stream") and name.lower() == b"content-type":
-                self.note()
-
-    def ended(self) -> None:
-        """The application has returned."""
-        if self._noted:
-            return
-        if self.gone and not self.finished:
-            self.note("disconnect", self.status or DISCONNECTED)
-        else:
-            self.note(None, self.status or 500)
-
-    def failed(self, problem: BaseException) -> None:
-        """The application has raised; the server answers 500 if nothing was sent."""
-        if self.gone or isinstance(problem, asyncio.CancelledError) or type(problem).__name__ == "ClientDisconnect":
-            self.note("disconnect", self.status or DISCONNECTED)
-        else:
-            self.note("exception", self.status or 500)
-
-    def note(self, outcome: str | None = None, status: int | None = None) -> None:
-        """Writes the sighting down, once."""
-        if self._noted:
-            return
-        self._noted = True
+        """Writes the sighting down."""
         try:
-            scope, rules = self._scope, self._interceptor._rules
-            query = scope.get("query_string") or b""
             client = scope.get("client")
             path = scope.get("raw_path")
-            self._interceptor.outbox.put(
-                (
-                    self._arrival,
-                    perf_counter_ns() - self._started,
-                    scope.get("method") or "GET",
-                    path.partition(b"?")[0] if path else scope["path"].encode("utf-8", "surrogateescape"),
-                    rules.redact_query(query) if query else b"",
-                    client[0] if client else None,
-                    rules.redact_headers(scope["headers"]),
-                    status or self.status,
-                    outcome,
-                    self.visitor,
-                )
-            )
+            if path is None:
+                path = quote(scope["path"], safe=PATH_SAFE).encode()
+            duration = perf_counter_ns() - started
+            query, peer = scope.get("query_string"), client[0] if client else None
+            method, headers = scope.get("method"), scope["headers"]
+            # One flat object: the garbage collector never looks at it, and no thread needs to touch its parts.
+            sighting = (arrival, duration, method, path, query, peer, headers, status, outcome, visitor)
+            self._put(dumps(sighting, PACKING))
         except Exception:
             logger.exception("A request could not be written down; it passes.")
+
+
+def _left(problem: BaseException) -> bool:
+    """Whether the application failed only because the visitor was gone."""
+    return isinstance(problem, asyncio.CancelledError) or type(problem).__name__ == "ClientDisconnect"

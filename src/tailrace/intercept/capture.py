@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import marshal
 import os
 from collections.abc import Sequence
 from datetime import datetime, timedelta, timezone
@@ -14,7 +15,7 @@ import orjson
 
 from tailrace.event import MAX_EVENT_BYTES, format_time
 from tailrace.intercept.address import Client, shortened
-from tailrace.intercept.rules import Headers
+from tailrace.intercept.rules import Headers, Rules
 from tailrace.settings import Settings
 
 RANDOM_BYTES = 10
@@ -25,32 +26,38 @@ _OWN_FIELDS = ("host", "user-agent", "referer")
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 # arrival (Unix ns), duration (ns), method, path, query, peer, headers, status, outcome, visitor.
-# Path, query and headers are redacted already. `outcome` is None, or what went wrong: exception, disconnect.
-Sighting = tuple[int, int, str, bytes, bytes, "str | None", Headers, int, "str | None", "str | None"]
+# Nothing is redacted yet: a sighting stays in memory, and becomes an event before it goes to disk or to Kafka.
+# `outcome` is None, or what went wrong: exception, disconnect.
+Sighting = tuple[int, int, "str | None", bytes, "bytes | None", "str | None", Headers, int, "str | None", "str | None"]
+
+PACKING = 2  # sightings travel marshalled; this version looks for no shared objects, in half the time
 
 
 class Capture:
     """Turns sightings into records for Kafka: key (visitor) and value (the event's JSON)."""
 
     def __init__(self, settings: Settings, secret: bytes) -> None:
+        self._rules = Rules(settings.capture)
         self._client = Client(settings.capture.trusted_proxies)
         self._address = settings.capture.address
         self._secret = secret
         self._day = ""
         self._day_key = b""
 
-    def records(self, sightings: Sequence[Sighting], random: bytes) -> list[tuple[bytes, bytes]]:
+    def records(self, packed: Sequence[bytes], random: bytes) -> list[tuple[bytes, bytes]]:
         """One record for each. The same sightings and random bytes always give the same events, ids included."""
         ids = random.hex()
         step = RANDOM_BYTES * 2
-        return [self.record(one, ids[index * step : (index + 1) * step]) for index, one in enumerate(sightings)]
+        return [
+            self.record(marshal.loads(one), ids[index * step : (index + 1) * step]) for index, one in enumerate(packed)
+        ]
 
     def record(self, sighting: Sighting, random: str) -> tuple[bytes, bytes]:
         arrival, duration, method, path, query, peer, pairs, status, outcome, visitor = sighting
-        headers = _headers(pairs)
-        url = _text(path or b"/", _URL_LIMIT)
+        headers = _headers(self._rules.redact_headers(pairs))
+        url = _text(path.partition(b"?")[0] or b"/", _URL_LIMIT)
         if query:
-            url = f"{url}?{_text(query, _URL_LIMIT)}"
+            url = f"{url}?{_text(self._rules.redact_query(query), _URL_LIMIT)}"
         moment = format_time(_EPOCH + timedelta(microseconds=arrival // 1000))
         address = self._client.address(peer, headers)
         agent = headers.get("user-agent")

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import Any, Protocol
 
-from tailrace.intercept.capture import RANDOM_BYTES, Capture, Sighting, shared_secret
+from tailrace.intercept.capture import RANDOM_BYTES, Capture, shared_secret
 from tailrace.intercept.companion import HEAD, Frames
 from tailrace.intercept.counts import Counts
 from tailrace.intercept.sender import Sender
@@ -33,7 +33,7 @@ class Link(Protocol):
         """Whether it takes more now; if not, sightings stay in the queue."""
         ...
 
-    def send(self, sightings: list[Sighting]) -> None: ...
+    def send(self, sightings: list[bytes]) -> None: ...
 
     def turn(self) -> None:
         """To be called every few milliseconds."""
@@ -58,7 +58,7 @@ class ThreadLink:
     def ready(self) -> bool:
         return True
 
-    def send(self, sightings: list[Sighting]) -> None:
+    def send(self, sightings: list[bytes]) -> None:
         self._sender.offer(self._capture.records(sightings, os.urandom(RANDOM_BYTES * len(sightings))))
 
     def turn(self) -> None:
@@ -95,8 +95,8 @@ class CompanionLink:
     def ready(self) -> bool:
         return self._unsafe_bytes < self._settings.outbox.memory_bytes
 
-    def send(self, sightings: list[Sighting]) -> None:
-        body = marshal.dumps((os.urandom(RANDOM_BYTES * len(sightings)), sightings))
+    def send(self, sightings: list[bytes]) -> None:
+        body = marshal.dumps((os.urandom(RANDOM_BYTES * len(sightings)), sightings), 2)
         self._number += 1
         frame = HEAD.pack(len(body), self._number) + body
         self._unsafe[self._number] = frame

@@ -12,14 +12,12 @@ import weakref
 from collections import deque
 from typing import Any
 
-from tailrace.intercept.capture import Sighting
 from tailrace.intercept.links import Link, open_link
 from tailrace.settings import Settings
 
 logger = logging.getLogger("tailrace.outbox")
 
-# Few at a time: the thread holds the interpreter for so long, and a request may be waiting for it.
-_SLICE = 32
+_SLICE = 256
 
 
 class Outbox:
@@ -33,25 +31,25 @@ class Outbox:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.directory = (settings.outbox.spool or settings.home / "outbox").absolute()
-        self.captured = 0
-        self.overflowed = 0
         self.skipped: dict[str, int] = {}
         self._limit = settings.outbox.memory_events
         self._pause = settings.outbox.flush_ms / 1000
-        self._queue: deque[Sighting] = deque()
+        self._queue: deque[bytes] = deque()
+        self._handed_over = 0
+        self._overflowed = 0
         self._link: Link | None = None
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
         self._stop = threading.Event()
         _outboxes.add(self)
 
-    def put(self, sighting: Sighting) -> None:
-        """Two appends' worth of time. A queue that is full drops the newest."""
-        self.captured += 1
-        if len(self._queue) >= self._limit:
-            self.overflowed += 1
-            return
-        self._queue.append(sighting)
+    def put(self, sighting: bytes) -> None:
+        """Takes a packed sighting. A queue that is full drops the newest."""
+        queue = self._queue
+        if len(queue) < self._limit:
+            queue.append(sighting)
+        else:
+            self._overflowed += 1
         if self._thread is None:
             self._start()
 
@@ -63,11 +61,12 @@ class Outbox:
         """Since the start of this process: captured, skipped by rule, queued, spooled, sent, dropped and more."""
         link = self._link
         counts = link.counts() if link is not None else {}
-        dropped = counts.pop("dropped", 0) + self.overflowed
+        dropped = counts.pop("dropped", 0) + self._overflowed
+        queued = len(self._queue)
         return {
-            "captured": self.captured,
+            "captured": self._handed_over + queued + self._overflowed,
             "skipped": dict(self.skipped),
-            "queued": len(self._queue),
+            "queued": queued,
             "dropped": dropped,
             "sent": 0,
             "spooled": 0,
@@ -120,7 +119,9 @@ class Outbox:
     def _hand_over(self, link: Link) -> None:
         queue = self._queue
         while queue and link.ready():
-            link.send([queue.popleft() for _ in range(min(_SLICE, len(queue)))])
+            batch = [queue.popleft() for _ in range(min(_SLICE, len(queue)))]
+            self._handed_over += len(batch)
+            link.send(batch)
 
     def _forked(self) -> None:
         """In the child: the parent's sightings, thread and companion are the parent's."""
@@ -128,7 +129,7 @@ class Outbox:
         self._lock = threading.Lock()
         self._thread = None
         link, self._link = self._link, None
-        self.captured = self.overflowed = 0
+        self._handed_over = self._overflowed = 0
         self.skipped = {}
         if link is not None:
             link.abandon()

@@ -1,10 +1,11 @@
-"""Which requests become events, and what must not be seen of them. All of this runs inside the request."""
+"""Which requests become events, and what must not be seen of them."""
 
 from __future__ import annotations
 
 import fnmatch
 import re
 from collections.abc import Iterable
+from typing import Any
 from urllib.parse import unquote_to_bytes
 
 from tailrace.settings import CaptureSettings
@@ -45,6 +46,9 @@ SECRET_PARAMETERS = _words(
     "session sessionid"
 )
 
+STREAM = "stream"
+PATH_SAFE = "/~!$&'()*+,;=:@"
+
 Headers = list[tuple[bytes, bytes]]
 
 
@@ -61,52 +65,67 @@ class Rules:
         self._types = tuple(one.encode() for one in types)
         self._secret_headers = frozenset(one.lower().encode() for one in {*SECRET_HEADERS, *capture.redact_headers})
         self._secret_parameters = frozenset(one.lower().encode() for one in {*SECRET_PARAMETERS, *capture.redact_query})
-        self._host_answers: dict[bytes, bool] = {}
+        self._suspicious_headers = self._secret_headers | {b"referer"}
+        self._path_answers: dict[str, str] = {}
+        self._host_answers: dict[bytes, str] = {}
+        self._type_answers: dict[bytes, str] = {}
         self.cookie = Cookie(capture) if capture.cookie else None
 
-    def skips_request(self, method: str, path: str) -> str | None:
-        """The rule that keeps this request out of the log before anything else is known, or None."""
-        dot = path.rfind(".")
-        if dot >= 0 and path[dot + 1 :].lower() in self._extensions:
-            return "file"
-        if method in self._methods:
+    def skips(self, method: str | None, path: str, headers: Headers) -> str | None:
+        """The rule that keeps this request out of the log before it is answered, or None."""
+        answer = self._path_answers.get(path)
+        if answer is None:
+            answer = self._judge_path(path)
+        if answer:
+            return answer
+        if self._methods and method in self._methods:
             return "method"
-        if self._paths is not None and self._paths.match(path):
-            return "path"
-        return None
-
-    def skips_host(self, headers: Headers) -> str | None:
-        """The same by the Host header."""
-        host = b""
         for name, value in headers:
             if name == b"host":
-                host = value
-                break
-        answer = self._host_answers.get(host)
-        if answer is None:
-            bare = host.decode("latin-1").lower().rsplit(":", 1)
-            named = bare[0] if len(bare) == 2 and bare[1].isdigit() else ":".join(bare)
-            answer = self._hosts is not None and self._hosts.match(named) is not None
-            if len(self._host_answers) < 1000:
-                self._host_answers[host] = answer
-        return "host" if answer else None
+                answer = self._host_answers.get(value)
+                return (self._judge_host(value) if answer is None else answer) or None
+        return None
+
+    def _judge_path(self, path: str) -> str:
+        extension = path.rpartition(".")[2].lower()
+        own = "path" if self._paths is not None and self._paths.match(path) else ""
+        return _remember(self._path_answers, path, "file" if extension in self._extensions else own)
+
+    def _judge_host(self, host: bytes) -> str:
+        name = host.decode("latin-1").lower()
+        bare, _, port = name.rpartition(":")
+        named = bare if port.isdigit() and bare else name
+        skipped = self._hosts is not None and self._hosts.match(named)
+        return _remember(self._host_answers, host, "host" if skipped else "")
 
     def skips_response(self, headers: Iterable[tuple[bytes, bytes]]) -> str | None:
-        """The same by the response's content type."""
+        """The same by the response's content type. STREAM is no rule: the response has no end to wait for."""
         for name, value in headers:
-            if len(name) == 12 and name.lower() == b"content-type":
-                return "content_type" if value.lower().startswith(self._types) else None
+            if name == b"content-type" or (len(name) == 12 and name.lower() == b"content-type"):
+                answer = self._type_answers.get(value)
+                if answer is None:
+                    low = value.lower()
+                    stream = STREAM if low.startswith(b"text/event-stream") else ""
+                    verdict = "content_type" if low.startswith(self._types) else stream
+                    answer = _remember(self._type_answers, value, verdict)
+                return answer or None
         return None
 
     def redact_headers(self, headers: Headers) -> Headers:
         """The headers without credentials, cookies and secret query parameters. Names must be lower-case."""
-        secret = self._secret_headers
-        return [
-            pair
-            if pair[0] not in secret and (pair[0] != b"referer" or b"?" not in pair[1])
-            else (pair[0], REDACTED if pair[0] != b"referer" else self._redact_referrer(pair[1]))
-            for pair in headers
-        ]
+        suspicious = self._suspicious_headers
+        clean = []
+        for pair in headers:
+            clean.append(self._redact_header(*pair) if pair[0] in suspicious else pair)
+        return clean
+
+    def _redact_header(self, name: bytes, value: bytes) -> tuple[bytes, bytes]:
+        if name in self._secret_headers:
+            return name, REDACTED
+        if b"?" not in value:
+            return name, value
+        path, mark, query = value.partition(b"?")
+        return name, path + mark + self.redact_query(query)
 
     def redact_query(self, query: bytes) -> bytes:
         """The query string with the values of secret parameters replaced. Encoded names do not slip through."""
@@ -120,10 +139,6 @@ class Rules:
                 parts[index] = name + b"=" + REDACTED
                 changed = True
         return b"&".join(parts) if changed else query
-
-    def _redact_referrer(self, url: bytes) -> bytes:
-        path, mark, query = url.partition(b"?")
-        return path + mark + self.redact_query(query)
 
 
 class Cookie:
@@ -149,6 +164,14 @@ class Cookie:
         """The response header that sets it."""
         value = self._name + b"=" + visitor.encode("ascii") + self._attributes
         return b"set-cookie", value + b"; Secure" if secure else value
+
+
+def _remember(answers: dict[Any, str], question: str | bytes, answer: str) -> str:
+    """Sites ask the same few questions again and again; a scanner's thousands are forgotten."""
+    if len(answers) >= 2000:
+        answers.clear()
+    answers[question] = answer
+    return answer
 
 
 def _patterns(patterns: Iterable[str]) -> re.Pattern[str] | None:

@@ -9,6 +9,7 @@ The event is the one that the ASGI form makes of the same request.
 from __future__ import annotations
 
 import logging
+import marshal
 import secrets
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -16,9 +17,10 @@ from time import perf_counter_ns, time_ns
 from typing import Any
 from urllib.parse import quote
 
+from tailrace.intercept.capture import PACKING
 from tailrace.intercept.metrics import register
 from tailrace.intercept.outbox import Outbox
-from tailrace.intercept.rules import Headers, Rules
+from tailrace.intercept.rules import PATH_SAFE, STREAM, Headers, Rules
 from tailrace.settings import Settings
 
 Environ = dict[str, Any]
@@ -67,7 +69,7 @@ class WsgiInterceptor:
         try:
             headers = request_headers(environ)
             path = environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", "")
-            rule = self.rules.skips_request(environ["REQUEST_METHOD"], path) or self.rules.skips_host(headers)
+            rule = self.rules.skips(environ["REQUEST_METHOD"], path, headers)
             if rule is None:
                 return Watch(self, environ, headers, start_response)
             with self.lock:
@@ -106,7 +108,7 @@ class Watch:
         rules = self._interceptor.rules
         raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]
         rule = rules.skips_response(raw)
-        if rule is not None:
+        if rule is not None and rule != STREAM:
             if not self._noted:
                 self._noted = True
                 with self._interceptor.lock:
@@ -116,7 +118,7 @@ class Watch:
             self._visitor = secrets.token_hex(12)
             name, value = rules.cookie.write(self._visitor, self._environ.get("wsgi.url_scheme") == "https")
             headers = [*headers, (name.decode(), value.decode())]
-        if any(name.lower() == b"content-type" and value.startswith(b"text/event-stream") for name, value in raw):
+        if rule == STREAM:
             self.note()
         return headers
 
@@ -126,22 +128,13 @@ class Watch:
             return
         self._noted = True
         try:
-            rules = self._interceptor.rules
             path, query = request_target(self._environ)
-            sighting = (
-                self._arrival,
-                perf_counter_ns() - self._started,
-                self._environ["REQUEST_METHOD"],
-                path,
-                rules.redact_query(query) if query else b"",
-                self._environ.get("REMOTE_ADDR") or None,
-                rules.redact_headers(self._headers),
-                self._status or status or 500,
-                outcome,
-                self._visitor,
-            )
-            with self._interceptor.lock:
-                self._interceptor.outbox.put(sighting)
+            duration = perf_counter_ns() - self._started
+            method, peer = self._environ["REQUEST_METHOD"], self._environ.get("REMOTE_ADDR") or None
+            status = self._status or status or 500
+            headers, visitor = self._headers, self._visitor
+            sighting = (self._arrival, duration, method, path, query, peer, headers, status, outcome, visitor)
+            self._interceptor.outbox.put(marshal.dumps(sighting, PACKING))
         except Exception:
             logger.exception("A request could not be written down; it passes.")
 
@@ -199,4 +192,4 @@ def request_target(environ: Environ) -> tuple[bytes, bytes]:
     if raw and raw.startswith("/"):
         return raw.partition("?")[0].encode("latin-1", "replace"), query
     path = (environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", "")).encode("latin-1", "replace")
-    return quote(path, safe="/~!$&'()*+,;=:@").encode(), query
+    return quote(path, safe=PATH_SAFE).encode(), query
