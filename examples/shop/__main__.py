@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import signal
 import socket
 import sys
 
@@ -35,6 +36,9 @@ def main() -> int:
     config = uvicorn.Config(
         app, log_level="warning", access_log=False, timeout_graceful_shutdown=5, proxy_headers=False
     )
+    # uvicorn raises the signal again once it has finished; by then there is nothing left to do.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda number, frame: None)
     uvicorn.Server(config).run(sockets=[listener])
     return 0
 

@@ -26,6 +26,7 @@ from shop.sessions import Sessions, load_secret
 from shop.site import HERE, Site, render, site, templates
 from shop.store import Visitor
 from tailrace.errors import SettingsError
+from tailrace.intercept.asgi import Interceptor
 from tailrace.settings import Settings
 
 log = logging.getLogger("shop")
@@ -93,8 +94,6 @@ def build_site(settings: Settings, live_url: str | None = None, secret: str | No
 
 def create_app(settings: Settings, live_url: str | None = None, secret: str | None = None) -> ASGIApp:
     """The shop with the interceptor around it: each page and API request becomes an event."""
-    from tailrace.intercept.asgi import Interceptor
-
     app = build_site(settings, live_url, secret)
     return Interceptor(app, settings=settings)
 
