@@ -6,7 +6,7 @@ import sys
 
 import typer
 
-from tailrace.cli import console, ledger, live, run, visitors
+from tailrace.cli import console, demo, ledger, live, run, visitors
 from tailrace.errors import TailraceError
 
 app = typer.Typer(
@@ -23,6 +23,7 @@ def root(debug: bool = typer.Option(False, "--debug", help="Show tracebacks.")) 
     console.debug = debug
 
 
+demo.register(app)
 live.register(app)
 visitors.register(app)
 run.register(app)

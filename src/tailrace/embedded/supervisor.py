@@ -216,6 +216,11 @@ def end_leftovers(run: Path) -> list[str]:
     return [record.stem for record in records if end_recorded(record)]
 
 
+def end_supervisor(run: Path, seconds: float = 60.0) -> bool:
+    """Ask the supervisor of this folder to stop its services and end; kill it if it takes too long."""
+    return end_recorded(run / "supervisor.json", seconds, children=False)
+
+
 def supervisor_pid(run: Path) -> int | None:
     """The process id of the supervisor that holds this folder, if one does."""
     process = recorded(run / "supervisor.json")
