@@ -130,7 +130,7 @@ class TopicSettings(Section):
 
 
 class LiveTopicSettings(Section):
-    """A result topic that the live server opens. A topic that is not named under [live.topics] cannot be read at all."""
+    """A result topic that the live server opens. One that is not named under [live.topics] cannot be read at all."""
 
     public: bool = False  # False: only with a signed token that names the topic
     kind: Literal["table", "stream"] = (
