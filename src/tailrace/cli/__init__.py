@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 
 import typer
 
-from tailrace.cli import console, demo, ledger, live, run, visitors
-from tailrace.errors import TailraceError
+from tailrace.cli import config, console, demo, doctor, ledger, live, lock, run, stack, visitors
+from tailrace.errors import MachineError, TailraceError
+
+DISK_TROUBLE = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR)
 
 app = typer.Typer(
     name="tailrace",
@@ -23,6 +26,10 @@ def root(debug: bool = typer.Option(False, "--debug", help="Show tracebacks.")) 
     console.debug = debug
 
 
+stack.register(app)
+doctor.register(app)
+config.register(app)
+lock.register(app)
 demo.register(app)
 live.register(app)
 visitors.register(app)
@@ -31,7 +38,7 @@ ledger.register(app)
 
 
 def main() -> None:
-    """Run a command; a TailraceError becomes one sentence and its remedy, never a traceback without --debug."""
+    """Run a command; an error becomes one sentence and its remedy, never a traceback without --debug."""
     try:
         app(standalone_mode=True)
     except TailraceError as error:
@@ -39,3 +46,16 @@ def main() -> None:
             raise
         console.error(error)
         sys.exit(error.exit_code)
+    except OSError as error:
+        if console.debug or error.errno not in DISK_TROUBLE:
+            raise
+        console.error(disk_error(error))
+        sys.exit(2)
+
+
+def disk_error(error: OSError) -> MachineError:
+    """A full, closed or read-only disk, in one sentence."""
+    where = f" at {error.filename}" if error.filename else ""
+    reason = (error.strerror or str(error)).lower()
+    remedy = "Make room or give yourself the right to write there, or move with TAILRACE_HOME and TAILRACE_CACHE."
+    return MachineError(f"The disk refused a write{where}: {reason}.", remedy)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import uuid
@@ -114,6 +115,17 @@ class Kafka(Service):
             return len(client.list_topics(timeout=1).brokers) == 1
         except KafkaException:
             return False
+
+
+def tls_addresses(settings: Settings) -> dict[str, str]:
+    """The second listener of a running broker and the files that a client of it needs; nothing if it has none."""
+    try:
+        port = json.loads((settings.home / "kafka" / "ports.json").read_text())["kafka_tls"]
+    except (OSError, ValueError, KeyError):
+        return {}
+    made = make_certificates(settings.home / "kafka" / "tls")
+    files = {"ca": made.ca, "certificate": made.certificate, "key": made.key}
+    return {"tls_bootstrap": f"{LOOPBACK}:{port}", **{name: str(path) for name, path in files.items()}}
 
 
 _PROPERTIES = {

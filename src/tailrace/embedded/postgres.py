@@ -46,6 +46,7 @@ class Postgres(Service):
         folder(self.home, "state")
         self.port = choose(self.home / "ports.json", {"postgres": self.settings.embedded.postgres_port})["postgres"]
         self.address = f"{LOOPBACK}:{self.port}"
+        write_whole(self.home / "pgpass", f"{LOOPBACK}:{self.port}:*:{USER}:{self._password()}\n", mode=0o600)
         binaries = binaries_folder()
         if not (self.data / "PG_VERSION").exists():
             self._initialise(binaries)
@@ -63,8 +64,6 @@ class Postgres(Service):
         shutil.rmtree(part, ignore_errors=True)
         part.mkdir(mode=0o700)
         secret = self.home / "password"
-        if not secret.exists():
-            write_whole(secret, secrets.token_hex(16), mode=0o600)
         if os.geteuid() == 0:
             for owned in (part, secret):
                 os.chown(owned, NOBODY, NOBODY)
@@ -80,7 +79,10 @@ class Postgres(Service):
         part.replace(self.data)
 
     def _password(self) -> str:
-        return (self.home / "password").read_text().strip()
+        secret = self.home / "password"
+        if not secret.exists():
+            write_whole(secret, secrets.token_hex(16), mode=0o600)
+        return secret.read_text().strip()
 
     def _as_user(self, binaries: Path) -> Sequence[str]:
         """The prefix that makes a command run as nobody when we are root; empty for everybody else."""

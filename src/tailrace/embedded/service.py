@@ -167,11 +167,11 @@ def recorded(record: Path) -> psutil.Process | None:
         return None
 
 
-def end_recorded(record: Path, seconds: float = 20.0) -> bool:
-    """End what a record names, children too; True if there was something to end."""
+def end_recorded(record: Path, seconds: float = 20.0, *, children: bool = True) -> bool:
+    """End what a record names, with its children if asked; True if there was something to end."""
     process = recorded(record)
     if process is not None:
-        family = [process, *process.children(recursive=True)]
+        family = [process, *(process.children(recursive=True) if children else ())]
         with contextlib.suppress(psutil.NoSuchProcess):
             process.terminate()
         _, alive = psutil.wait_procs(family, timeout=seconds)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
+from urllib.parse import urlencode, urlsplit, urlunsplit
 
 from tailrace.embedded.files import folder, write_whole
-from tailrace.embedded.kafka import Kafka
+from tailrace.embedded.kafka import Kafka, tls_addresses
 from tailrace.embedded.postgres import Postgres
 from tailrace.embedded.service import Service
 from tailrace.settings import Settings
@@ -63,6 +64,10 @@ class Stack:
         flat = {f"{section}.{key}": value for section, values in found.items() for key, value in values.items()}
         self.settings = self._given.derive(flat)
 
+    def retract(self) -> None:
+        """Take the written addresses back, so that nobody waits for a stack that is gone."""
+        (self._given.home / ENDPOINTS).unlink(missing_ok=True)
+
     def _iceberg(self, postgres: str | None) -> dict[str, str]:
         """The catalog lives in Postgres, the tables in the state folder, unless settings say otherwise."""
         given = self._given
@@ -76,6 +81,7 @@ class Stack:
 
     def stop(self) -> None:
         """Stop all services; what they wrote stays."""
+        self.retract()
         with ThreadPoolExecutor(max_workers=2) as pool:
             list(pool.map(lambda service: service.stop(), self.services))
 
@@ -92,3 +98,31 @@ class Stack:
 def _is_ours(settings: Settings, key: str, is_set: bool) -> bool:
     """A service is embedded when nobody named an address for it, or when the address is the stack's own."""
     return not is_set or settings.origin(key).kind == "embedded"
+
+
+def addresses(settings: Settings) -> dict[str, dict[str, str]]:
+    """Where plain clients reach each service, without a secret in it: the password stays in a file that libpq reads."""
+    found: dict[str, dict[str, str]] = {}
+    if settings.kafka.bootstrap:
+        found["kafka"] = {"bootstrap": settings.kafka.bootstrap, **tls_addresses(settings)}
+    if settings.postgres.url:
+        found["postgres"] = {"url": _without_password(settings, settings.postgres.url.get_secret_value())}
+    if settings.iceberg.uri and settings.iceberg.warehouse:
+        uri = _without_password(settings, settings.iceberg.uri.get_secret_value())
+        found["iceberg"] = {
+            "catalog": settings.iceberg.catalog,
+            "uri": uri.replace("postgresql://", "postgresql+psycopg://", 1),
+            "warehouse": settings.iceberg.warehouse,
+        }
+    return found
+
+
+def _without_password(settings: Settings, url: str) -> str:
+    parts = urlsplit(url)
+    if not parts.password:
+        return url
+    bare = parts._replace(netloc=f"{parts.username}@{parts.hostname}:{parts.port or 5432}")
+    pgpass = settings.home / "postgres" / "pgpass"
+    if settings.origin("postgres.url").kind == "embedded" and pgpass.exists():
+        bare = bare._replace(query=urlencode({"passfile": str(pgpass)}))
+    return urlunsplit(bare)
