@@ -81,6 +81,7 @@ def _write(
         result.unpersist()
         for _, sink in sinks:
             sink.close()
+        kernel.close_kafka(session, f"{pipeline.name}.{batch.epoch}")
 
 
 def result_of(pipeline: Pipeline, raw: DataFrame, store: str | None, seen: object | None = None) -> DataFrame:
@@ -90,7 +91,7 @@ def result_of(pipeline: Pipeline, raw: DataFrame, store: str | None, seen: objec
     entry = Entry(pipeline, store)
     classified = entry.classify(raw)
     if seen is not None:
-        classified = classified.observe(seen, *entry.metrics(F.col("_raw.timestamp")))  # type: ignore[arg-type]
+        classified = classified.observe(seen, *entry.metrics(F.col("_raw.timestamp")))
     return compile.apply(pipeline, entry.events(classified))
 
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tailrace.pipeline import checkpoint, compile, logical, modes, sources
+from tailrace.pipeline import checkpoint, compile, kernel, logical, modes, sources
 from tailrace.pipeline.batch import BatchWriter
 from tailrace.pipeline.ledger import Ledger
 from tailrace.pipeline.sinks.base import SinkContext
@@ -115,6 +115,7 @@ def _start_batches(
         for _, sink in sinks:
             with suppress(Exception):
                 sink.close()
+        kernel.close_kafka(session, f"{pipeline.name}.{claimed.epoch}")
 
     try:
         for _, sink in sinks:
