@@ -36,6 +36,7 @@ class Run:
     clicks: Clicks
     seconds: float
     peak_mib: float
+    cpu_seconds: float
     result: str
 
 
@@ -55,7 +56,7 @@ def run(context: Context, engine: str, workload: str, clicks: Clicks) -> Run:
                 raise ServiceError(f"{engine} failed at {workload} with exit code {code}:\n{child.tail()}")
             if engine == "quix":
                 seconds = _last_line(child.log)["last"] - wall
-            return Run(engine, workload, clicks, seconds, child.peak_mib, result)
+            return Run(engine, workload, clicks, seconds, child.peak_mib, child.cpu_seconds, result)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

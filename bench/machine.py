@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
@@ -44,11 +44,20 @@ def busy_cores(seconds: float = 2.0) -> float:
 
 @dataclass
 class Running:
-    """A child with all its descendants. `peak_mib` is the largest sum of their resident memory that was seen."""
+    """A child with all its descendants, looked at twice a second.
+
+    `peak_mib` is the largest sum of their resident memory; `cpu_seconds` the processor time of all of them, which
+    tells the work done even where others keep the machine busy.
+    """
 
     process: subprocess.Popen[str]
     log: Path
     peak_mib: float = 0.0
+    spent: dict[int, float] = field(default_factory=dict)  # process -> seconds
+
+    @property
+    def cpu_seconds(self) -> float:
+        return sum(self.spent.values())
 
     def tail(self, lines: int = 15) -> str:
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])
@@ -95,8 +104,10 @@ def _watch(running: Running, over: threading.Event) -> None:
             root = psutil.Process(running.process.pid)
             total = 0
             for member in [root, *root.children(recursive=True)]:
-                with suppress(psutil.Error):
+                with suppress(psutil.Error), member.oneshot():
                     total += member.memory_info().rss
+                    times = member.cpu_times()
+                    running.spent[member.pid] = times.user + times.system
             running.peak_mib = max(running.peak_mib, total / 2**20)
 
 

@@ -17,7 +17,11 @@ from bench.line import Result
 
 # For each kind of line: the figures that are compared, and whether more is better.
 COMPARED: dict[str, tuple[tuple[str, bool], ...]] = {
-    "throughput": (("standing_rows_per_second", True), ("steady_rows_per_second", True)),
+    "throughput": (
+        ("standing_rows_per_second", True),
+        ("steady_rows_per_second", True),
+        ("steady_cpu_us_per_row", False),
+    ),
     "latency": (("p50_ms", False), ("p99_ms", False)),
 }
 
@@ -71,11 +75,15 @@ def ratios(line: str, results: list[Result]) -> dict[str, dict[str, float]]:
 
 def number(name: str, value: float) -> str:
     """A figure as a person reads it."""
-    if name.endswith(("_ms", "exponent")):
+    if name.endswith(("_ms", "exponent", "_us_per_row")):
         return f"{value:,.2f}" if abs(value) < 10 else f"{value:,.1f}"
     if name.endswith("percent"):
         return f"{value:.0f} %"
     return f"{value:,.1f}" if abs(value) < 100 and value != int(value) else f"{value:,.0f}"
+
+
+def _heading(name: str) -> str:
+    return name.replace("_per_second", "/s").replace("us_per_row", "µs/row").replace("_", " ")
 
 
 def _columns(results: list[Result]) -> list[str]:
@@ -88,7 +96,10 @@ def _columns(results: list[Result]) -> list[str]:
 def rows_of(results: list[Result]) -> tuple[list[str], list[list[str]]]:
     """Headings and cells, the same for the terminal and for the page."""
     columns = _columns(results)
-    head = ["", *(name.replace("_per_second", "/s").replace("_", " ") for name in columns)]
+    head = [
+        "",
+        *(name.replace("_per_second", "/s").replace("us_per_row", "µs/row").replace("_", " ") for name in columns),
+    ]
     body = []
     for result in results:
         cells = [number(name, result.figures[name]) if name in result.figures else "" for name in columns]

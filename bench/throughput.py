@@ -35,7 +35,7 @@ def run(context: Context, workload: str, chosen: Sequence[str] = ENGINES) -> lis
     """One result per engine: medians of the rounds with their spread."""
     topics = data.prepare(context.settings, context.rows, context.progress)
     taking = [engine for engine in chosen if (engine, workload) not in ABSENT]
-    measured: dict[str, list[tuple[float, float, float]]] = {engine: [] for engine in taking}
+    measured: dict[str, list[tuple[float, float, float, float]]] = {engine: [] for engine in taking}
     verdicts: dict[str, list[compare.Verdict]] = {engine: [] for engine in taking}
     steps, done = context.rounds * len(taking), 0
     for number in range(context.rounds):
@@ -59,8 +59,8 @@ def _pair(engine: str, topics: list[Clicks]) -> tuple[Clicks, Clicks]:
 
 def _round(
     context: Context, engine: str, workload: str, pair: tuple[Clicks, Clicks], *, is_first: bool
-) -> tuple[tuple[float, float, float], list[compare.Verdict]]:
-    """(standing rows/s, steady rows/s, peak memory), and what the answers were worth."""
+) -> tuple[tuple[float, float, float, float], list[compare.Verdict]]:
+    """(standing rows/s, steady rows/s, steady CPU µs a row, peak memory), and what the answers were worth."""
     runs, verdicts = [], []
     for clicks in pair:
         run = engines.run(context, engine, workload, clicks)
@@ -72,13 +72,14 @@ def _round(
     small, large = runs
     standing = large.clicks.rows / large.seconds
     steady = (large.clicks.rows - small.clicks.rows) / max(large.seconds - small.seconds, 1e-3)
-    return (standing, steady, large.peak_mib), verdicts
+    work = (large.cpu_seconds - small.cpu_seconds) / (large.clicks.rows - small.clicks.rows) * 1e6
+    return (standing, steady, work, large.peak_mib), verdicts
 
 
 def _result(
     workload: str,
     engine: str,
-    rounds: list[tuple[float, float, float]],
+    rounds: list[tuple[float, float, float, float]],
     verdicts: list[compare.Verdict],
     topics: list[Clicks],
 ) -> Result:
@@ -86,12 +87,13 @@ def _result(
     notes = [NOTES.get((engine, workload), ""), wrong[0] if wrong else verdicts[-1].text]
     figures: dict[str, float] = {"rows": float(_pair(engine, topics)[1].rows)}
     if rounds:
-        standing, steady, memory = zip(*rounds, strict=True)
+        standing, steady, work, memory = zip(*rounds, strict=True)
         figures |= {
             "standing_rows_per_second": median(standing),
             "standing_spread_percent": spread(standing),
             "steady_rows_per_second": median(steady),
             "steady_spread_percent": spread(steady),
+            "steady_cpu_us_per_row": median(work),
             "memory_mib": median(memory),
         }
     note = "; ".join(note for note in notes if note)

@@ -20,6 +20,7 @@ from tailrace.errors import JarError, MachineError
 from tailrace.settings import Settings
 
 HERE = Path(__file__).parent
+COUNTRIES = embedded.HERE.parent / "kernel" / "countries.bin"
 NAMES = ("flink", "pathway", "quix")
 VERSIONS = {"flink": "Flink 2.2.0", "pathway": "Pathway 0.33.0", "quix": "Quix Streams 3.28.0"}
 PYTHON = ">=3.11,<3.13"  # Flink's Python stops at 3.12, Quix begins at 3.11
@@ -99,7 +100,7 @@ def _jars(settings: Settings, folder: Path, java: JavaHome) -> list[Path]:
 def _functions(settings: Settings, folder: Path, java: JavaHome, python: Path, found: list[Path]) -> Path:
     """The enrichment functions for Flink, compiled by ecj as the kernel is."""
     sources = sorted((HERE / "java").rglob("*.java"))
-    jar = folder / f"functions-{_mark(b''.join(source.read_bytes() for source in sources))}.jar"
+    jar = folder / f"functions-{_mark(b''.join(file.read_bytes() for file in [*sources, COUNTRIES]))}.jar"
     if jar.exists():
         return jar
     lib = next(python.parent.parent.glob("lib/python*/site-packages/pyflink/lib"))
@@ -111,6 +112,7 @@ def _functions(settings: Settings, folder: Path, java: JavaHome, python: Path, f
     failed = _run([*command, *map(str, sources)], dict(os.environ))
     if failed:
         raise JarError(f"The functions for Flink do not compile: {failed}", "See bench/peers/java.")
+    shutil.copy(COUNTRIES, classes / "tailrace" / "bench")
     made = shutil.make_archive(str(folder / ".functions-made"), "zip", classes)
     Path(made).replace(jar)
     return jar
