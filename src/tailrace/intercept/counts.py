@@ -33,7 +33,7 @@ class Counts:
     latency: list[int] = field(default_factory=lambda: [0] * (len(BOUNDS) + 1))
     latency_sum: float = 0.0
     _damage_seen: dict[str, int] = field(default_factory=dict)
-    _told_at: float = -1e9
+    _told: dict[str, float] = field(default_factory=dict)
 
     def delivered(self, seconds: float) -> None:
         """Kafka has one more, so long after the sender took it over."""
@@ -42,12 +42,16 @@ class Counts:
         self.latency_sum += seconds
 
     def refused_by_disk(self, problem: OSError) -> None:
-        """Counted every time, logged at most every 10 seconds."""
+        """Counted every time, logged now and then."""
         self.disk_refusals += 1
+        self.complain(f"The spool takes no more events, they wait in memory: {problem}")
+
+    def complain(self, text: str) -> None:
+        """Logs, but not the same again within 10 seconds."""
         now = time.monotonic()
-        if now - self._told_at > 10:
-            self._told_at = now
-            logger.error("The spool takes no more events, they wait in memory: %s", problem)
+        if now - self._told.get(text, -1e9) > 10:
+            self._told = {text: now}
+            logger.error("%s", text)
 
     def damage(self, spool: Spool) -> None:
         """Takes over what the spool has found damaged since the last time."""

@@ -19,6 +19,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
+from tailrace.errors import TailraceError
 from tailrace.event import SCHEMA_HEADER, SCHEMA_VERSION
 from tailrace.intercept import spool as spools
 from tailrace.intercept.counts import Counts
@@ -81,6 +82,7 @@ class Sender:
         self._pending: deque[Parcel] = deque()
         self._pending_bytes = 0
         self._in_flight: dict[Parcel, None] = {}
+        self._in_flight_bytes = 0
         self._bare: deque[Parcel] = deque()  # in flight and not on disk, oldest first
         self._reports: deque[tuple[Parcel, KafkaError | None]] = deque()
         self._failed: list[Parcel] = []
@@ -165,6 +167,7 @@ class Sender:
         while self._reports:
             parcel, error = self._reports.popleft()
             self._in_flight.pop(parcel, None)
+            self._in_flight_bytes -= len(parcel.value)
             if error is None:
                 self.counts.delivered(now - parcel.born)
                 self._done(parcel)
@@ -202,8 +205,8 @@ class Sender:
     def _feed(self) -> None:
         """From the spools, oldest first."""
         for one in self._spools():
-            while one.unsent and len(self._in_flight) < self._outbox.in_flight:
-                batch = one.read(min(_FEED, self._outbox.in_flight - len(self._in_flight)))
+            while one.unsent and self._room > 0:
+                batch = one.read(min(_FEED, self._room))
                 for index, (place, key, value) in enumerate(batch):
                     parcel = Parcel(key, value, self._clock(), None)
                     parcel.spool, parcel.place = one, place
@@ -216,7 +219,7 @@ class Sender:
     def _place(self) -> None:
         """From memory: to Kafka if nothing is ahead, else behind it on disk."""
         free = self._clock() >= self._resume_at and not self._failed and not self._unsent()
-        while self._pending and free and len(self._in_flight) < self._outbox.in_flight:
+        while self._pending and free and self._room > 0:
             parcel = self._pending[0]
             if not self._produce(parcel):
                 break
@@ -243,12 +246,19 @@ class Sender:
             self._producer.produce(self._outbox.topic, parcel.value, parcel.key, headers=_HEADERS, on_delivery=parcel)
         except BufferError:
             return False
-        except KafkaException as problem:
-            logger.error("The producer does not start: %s", problem)
+        except (KafkaException, TailraceError) as problem:
+            self.counts.complain(f"The producer does not start, events go to the spool: {problem}")
             self._resume_at = self._clock() + 1.0
             return False
         self._in_flight[parcel] = None
+        self._in_flight_bytes += len(parcel.value)
         return True
+
+    @property
+    def _room(self) -> int:
+        """How many more events may be on their way."""
+        full = self._in_flight_bytes > self._outbox.memory_bytes
+        return 0 if full else self._outbox.in_flight - len(self._in_flight)
 
     # what goes to disk
 

@@ -10,7 +10,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
-from tailrace.log.security import client_config, explain
+from tailrace.log.security import client_config, explain, speaks_tls
 from tailrace.settings import Settings
 
 quiet = logging.getLogger("tailrace.log.librdkafka")
@@ -84,7 +84,9 @@ def reached(settings: Settings, timeout: float = 5.0) -> AdminClient:
         except KafkaException as problem:
             client.poll(0)
             told = [text for text in said if "brokers are down" not in text]
+            if not told and speaks_tls(settings):
+                told = ["disconnected: the listener speaks TLS"]
             # A refused handshake does not mend itself; an address that does not answer may.
-            final = any("SSL" in text or "security.protocol" in text for text in told)
+            final = any("SSL" in text or "TLS" in text for text in told)
             if final or time.monotonic() > deadline:
                 raise explain(settings, told[-1] if told else problem.args[0].str()) from None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+import ssl
 from pathlib import Path
 
 from tailrace.errors import ServiceError, SettingsError
@@ -106,6 +108,19 @@ def explain(settings: Settings, reason: str) -> ServiceError:
         f"No answer from {broker}: {reason}",
         "Check that it runs (`tailrace status`) and that kafka.bootstrap is right.",
     )
+
+
+def speaks_tls(settings: Settings) -> bool:
+    """Whether the first broker answers a TLS greeting. librdkafka is silent about a TLS listener spoken to in plain."""
+    host, _, port = bootstrap(settings).split(",")[0].strip().rpartition(":")
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), 1.0) as plain, context.wrap_socket(plain):
+            return True
+    except (OSError, ValueError):
+        return False
 
 
 def _wanted(tls: TlsSettings) -> bool:
