@@ -36,6 +36,18 @@ public final class Extensions extends AbstractFunction1<SparkSessionExtensions, 
     inject(session, "tailrace_first_seen",
         "(store STRING, topic STRING, partition INT, offset BIGINT, id STRING, time TIMESTAMP, keep_seconds BIGINT) - Whether this row of the log is the first with its id.",
         Extensions::firstSeen);
+    inject(session, "tailrace_user_agent", "(text STRING) - Browser, version, system, device, and whether it is a robot.",
+        arguments -> text("tailrace_user_agent", arguments, UserAgents.class, "parse", userAgentType()));
+    inject(session, "tailrace_country", "(ip STRING[, database STRING]) - The country of an address: two letters, or null.", Extensions::country);
+    inject(session, "tailrace_location", "(ip STRING, database STRING) - Country and city of an address.", Extensions::location);
+    inject(session, "tailrace_path", "(url STRING) - The path of a URL.",
+        arguments -> text("tailrace_path", arguments, Urls.class, "path", STRING));
+    inject(session, "tailrace_query", "(url STRING) - The query parameters of a URL.",
+        arguments -> text("tailrace_query", arguments, Urls.class, "query", DataTypes.createMapType(STRING, STRING, false)));
+    inject(session, "tailrace_campaign", "(url STRING) - The campaign tags (utm_...) of a URL, or null.",
+        arguments -> text("tailrace_campaign", arguments, Urls.class, "campaign", strings("source", "medium", "campaign", "term", "content")));
+    inject(session, "tailrace_search_term", "(referrer STRING) - The words looked for, if the referrer is a search engine that tells them.",
+        arguments -> text("tailrace_search_term", arguments, Urls.class, "searchTerm", STRING));
     return BoxedUnit.UNIT;
   }
 
@@ -49,6 +61,32 @@ public final class Extensions extends AbstractFunction1<SparkSessionExtensions, 
     between("tailrace_first_seen", arguments, 7, 7);
     List<DataType> types = List.of(STRING, STRING, INT, LONG, STRING, DataTypes.TimestampType, LONG);
     return call(FirstSeen.class, "test", DataTypes.BooleanType, types, false, arguments.toArray(new Expression[0]));
+  }
+
+  private static Expression text(String function, List<Expression> arguments, Class<?> owner, String method, DataType result) {
+    between(function, arguments, 1, 1);
+    return call(owner, method, result, List.of(STRING), true, arguments.get(0));
+  }
+
+  private static Expression country(List<Expression> arguments) {
+    between("tailrace_country", arguments, 1, 2);
+    if (arguments.size() == 1) return text("tailrace_country", arguments, Countries.class, "country", STRING);
+    return call(Locations.class, "country", STRING, List.of(STRING, STRING), true, arguments.get(0), arguments.get(1));
+  }
+
+  private static Expression location(List<Expression> arguments) {
+    between("tailrace_location", arguments, 2, 2);
+    return call(Locations.class, "location", strings("country", "city"), List.of(STRING, STRING), true, arguments.get(0), arguments.get(1));
+  }
+
+  private static StructType userAgentType() {
+    return strings("browser", "browser_version", "os", "device").add("is_bot", DataTypes.BooleanType, true);
+  }
+
+  private static StructType strings(String... names) {
+    StructType type = new StructType();
+    for (String name : names) type = type.add(name, STRING, true);
+    return type;
   }
 
   static StructType eventType() {
