@@ -1,7 +1,7 @@
 """2,000 pages on one live server, one update a second each: from the record in Kafka to the frame at the page.
 
-Two ways to spread the same 2,000 frames a second: `one key` (all pages show the same figure: a burst of 2,000 frames each
-second) and `own key` (each page shows its own: single frames all the time). One more client never reads.
+Two ways to spread the same 2,000 frames a second: `one key` (all pages show the same figure: each second a burst of
+2,000 frames) and `own key` (each page shows its own: single frames all the time). One more client never reads.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ import uuid
 from pathlib import Path
 
 import psutil
+from tests.browser.feed import Feed
+from tests.browser.liveserver import LiveProcess
 
 from bench.line import Context, Result
 from tailrace.log.producer import producer
-from tests.browser.feed import Feed
-from tests.browser.liveserver import LiveProcess
 
 CLIENTS = 2_000
 SECONDS = 30

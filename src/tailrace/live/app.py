@@ -23,6 +23,7 @@ from tailrace.live.metrics import LiveMetrics
 from tailrace.live.pages import Pages, SecurityHeaders
 from tailrace.live.protocol import Code, Refused
 from tailrace.live.session import Session
+from tailrace.live.wire import EXTENSION
 from tailrace.settings import Settings
 
 _HTTP_STATUS = {Code.BAD_MESSAGE: 400, Code.TOKEN: 401, Code.ORIGIN: 403, Code.NOT_OPEN: 404}
@@ -81,7 +82,8 @@ class LiveServer:
         except Refused as refusal:
             await self._close(socket, refusal)
             return
-        session = Session(self.hub, self.access, self._limits, self.metrics)
+        write_wire = socket.scope.get("extensions", {}).get(EXTENSION)
+        session = Session(self.hub, self.access, self._limits, self.metrics, write_wire)
         self._sessions.add(session)
         session.open()
         writer = asyncio.create_task(session.write(socket.send_text))
@@ -133,7 +135,7 @@ class LiveServer:
         if request.headers.get("if-none-match") == tag:
             return Response(status_code=304, headers=headers)
         frame, _ = self.hub.opening(name, prefix)
-        return Response(frame, headers=headers, media_type="application/json")
+        return Response(frame.payload, headers=headers, media_type="application/json")
 
     async def script(self, request: Request) -> Response:
         return self._pages.file("live.js", request, self._cors(request))
@@ -149,6 +151,7 @@ class LiveServer:
         return JSONResponse({**said, "missing": list(state.missing)}, 200 if state.caught_up else 503)
 
     async def exposition(self, request: Request) -> Response:
+        self.metrics.settle()
         return Response(generate_latest(self.metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
     def _origin_allowed(self, connection: HTTPConnection) -> bool:

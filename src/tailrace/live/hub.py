@@ -12,13 +12,14 @@ from tailrace.event import format_time
 from tailrace.live import protocol
 from tailrace.live.metrics import LiveMetrics
 from tailrace.live.picture import Key, Picture, Record
+from tailrace.live.wire import Frame
 from tailrace.settings import LiveSettings
 
 
 class Subscriber(Protocol):
     """Whoever takes frames. `offer` never blocks and never raises."""
 
-    def offer(self, group: Group, frame: str, seq: int) -> None: ...
+    def offer(self, group: Group, frame: Frame, seq: int) -> None: ...
 
 
 class Group:
@@ -62,7 +63,7 @@ class Hub:
             self._groups[group.topic].pop(group.prefix, None)
             self._dirty.pop(group, None)
 
-    def opening(self, topic: str, prefix: Key, epoch: str | None = None, seq: int | None = None) -> tuple[str, int]:
+    def opening(self, topic: str, prefix: Key, epoch: str | None = None, seq: int | None = None) -> tuple[Frame, int]:
         """The first frame of a subscription and its sequence number: a delta if the resume point is good."""
         picture = self.pictures[topic]
         if epoch == self.epoch and seq is not None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from tailrace.live.wire import Frame
+
 _LOOP_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.15, 0.25, 0.5, 0.75, 1.0, 2.0, 5.0, 10.0, 60.0)
 
 
@@ -12,6 +14,7 @@ class LiveMetrics:
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
         self.registry = registry or CollectorRegistry()
+        self._frames = self._bytes = 0
         into = self.registry
         self.ready = Gauge("tailrace_live_ready", "1 once the pictures caught up with the log.", registry=into)
         self.connected = Gauge("tailrace_live_kafka_connected", "1 while the brokers answer.", registry=into)
@@ -34,3 +37,14 @@ class LiveMetrics:
             buckets=_LOOP_BUCKETS,
             registry=into,
         )
+
+    def sent(self, frame: Frame) -> None:
+        # Called for every frame of every client: plain numbers here, the counters once a second.
+        self._frames += 1
+        self._bytes += len(frame.payload)
+
+    def settle(self) -> None:
+        """Bring the counters up to date with what was sent."""
+        self.frames.inc(self._frames)
+        self.sent_bytes.inc(self._bytes)
+        self._frames = self._bytes = 0

@@ -23,6 +23,7 @@ from typing import Any
 import orjson
 
 from tailrace.live.picture import Key
+from tailrace.live.wire import Frame
 
 MAX_PREFIX_BYTES = 1_024
 
@@ -103,31 +104,31 @@ def _resume(value: Any) -> tuple[str | None, int | None]:
     raise Refused(Code.BAD_MESSAGE, "The resume point is not {epoch, seq}.")
 
 
-def snapshot(topic: str, prefix: Key, epoch: str, seq: int, rows: list[bytes]) -> str:
+def snapshot(topic: str, prefix: Key, epoch: str, seq: int, rows: list[bytes]) -> Frame:
     return _frame({"op": "snapshot", "topic": topic, "key": list(prefix), "epoch": epoch, "seq": seq}, b"rows", rows)
 
 
-def delta(topic: str, prefix: Key, seq: int, changes: list[bytes]) -> str:
+def delta(topic: str, prefix: Key, seq: int, changes: list[bytes]) -> Frame:
     return _frame({"op": "delta", "topic": topic, "key": list(prefix), "seq": seq}, b"changes", changes)
 
 
-def slow(topic: str, prefix: Key, skipped: int) -> str:
-    return orjson.dumps({"op": "slow", "topic": topic, "key": list(prefix), "skipped": skipped}).decode()
+def slow(topic: str, prefix: Key, skipped: int) -> Frame:
+    return Frame(orjson.dumps({"op": "slow", "topic": topic, "key": list(prefix), "skipped": skipped}))
 
 
-def error(refusal: Refused) -> str:
+def error(refusal: Refused) -> Frame:
     said = {"op": "error", "code": int(refusal.code), "reason": refusal.reason}
-    return orjson.dumps({**said, "topic": refusal.topic, "key": list(refusal.key)}).decode()
+    return Frame(orjson.dumps({**said, "topic": refusal.topic, "key": list(refusal.key)}))
 
 
-def hello(epoch: str, beat_seconds: float) -> str:
+def hello(epoch: str, beat_seconds: float) -> Frame:
     at = time.time_ns() // 1_000_000
-    return orjson.dumps({"op": "hello", "epoch": epoch, "beat": beat_seconds, "at": at}).decode()
+    return Frame(orjson.dumps({"op": "hello", "epoch": epoch, "beat": beat_seconds, "at": at}))
 
 
-BEAT = '{"op":"beat"}'
+BEAT = Frame(b'{"op":"beat"}')
 
 
-def _frame(head: dict[str, Any], name: bytes, bodies: list[bytes]) -> str:
+def _frame(head: dict[str, Any], name: bytes, bodies: list[bytes]) -> Frame:
     # The rows are in wire form already: they are joined, never encoded again.
-    return (orjson.dumps(head)[:-1] + b',"' + name + b'":[' + b",".join(bodies) + b"]}").decode()
+    return Frame(orjson.dumps(head)[:-1] + b',"' + name + b'":[' + b",".join(bodies) + b"]}")

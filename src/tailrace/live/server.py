@@ -10,6 +10,7 @@ import uvicorn
 
 from tailrace.errors import MachineError, SettingsError
 from tailrace.live.app import LiveServer
+from tailrace.live.wire import WireProtocol
 from tailrace.log.security import client_config
 from tailrace.settings import Settings
 
@@ -37,7 +38,7 @@ def server(settings: Settings, pages_jars: Sequence[Path] = ()) -> uvicorn.Serve
     limits = settings.live.limits
     config = uvicorn.Config(
         LiveServer(settings, pages_jars).app,
-        ws="websockets-sansio",
+        ws=WireProtocol,
         ws_max_size=limits.message_bytes,
         ws_per_message_deflate=False,  # a frame is the same bytes for all: compressing it per client is not
         ws_ping_interval=20.0,

@@ -14,6 +14,7 @@ from tailrace.live.hub import Group, Hub
 from tailrace.live.metrics import LiveMetrics
 from tailrace.live.picture import Key
 from tailrace.live.protocol import Code, Refused, Subscribe, Unsubscribe
+from tailrace.live.wire import Frame
 from tailrace.settings import LiveLimits
 
 BEAT_SECONDS = 10.0
@@ -34,14 +35,23 @@ class Session:
     """Guarantees: never more than `outbox_bytes` and one picture are queued for a client, whatever it asks for. One
     that falls behind keeps its place in the sequence, is told so, and gets the latest values once it reads again."""
 
-    def __init__(self, hub: Hub, access: Access, limits: LiveLimits, metrics: LiveMetrics) -> None:
+    def __init__(
+        self,
+        hub: Hub,
+        access: Access,
+        limits: LiveLimits,
+        metrics: LiveMetrics,
+        write_wire: Callable[[bytes], bool] | None = None,
+    ) -> None:
         self._hub = hub
         self._access = access
         self._limits = limits
         self._metrics = metrics
         self._subscriptions: dict[tuple[str, Key], Subscription] = {}
-        self._outbox: deque[str] = deque()
+        self._write_wire = write_wire
+        self._outbox: deque[Frame] = deque()
         self._outbox_bytes = 0
+        self._sending = False
         self._wake = asyncio.Event()
         self._said_at = 0.0
         self._refusals = 0
@@ -76,17 +86,18 @@ class Session:
                 raise
             self._refuse(refusal)
 
-    def offer(self, group: Group, frame: str, seq: int) -> None:
+    def offer(self, group: Group, frame: Frame, seq: int) -> None:
         subscription = self._subscriptions.get((group.topic, group.prefix))
         if subscription is None or (seq <= subscription.seq and not subscription.behind):
             return
-        if subscription.behind or self._outbox_bytes + len(frame) > self._limits.outbox_bytes:
+        if subscription.behind or self._outbox_bytes + len(frame.payload) > self._limits.outbox_bytes:
             subscription.behind = True
             if subscription.opened:
                 subscription.skipped += 1
                 self._metrics.coalesced.inc()
-        else:
-            subscription.seq = seq
+            return
+        subscription.seq = seq
+        if not self._write_at_once(frame):
             self._queue(frame)
 
     def tick(self, now: float) -> None:
@@ -103,10 +114,11 @@ class Session:
         while True:
             while self._outbox:
                 frame = self._outbox.popleft()
-                self._outbox_bytes -= len(frame)
-                await send(frame)
-                self._metrics.frames.inc()
-                self._metrics.sent_bytes.inc(len(frame))
+                self._outbox_bytes -= len(frame.payload)
+                self._sending = True
+                await send(frame.payload.decode())
+                self._sending = False
+                self._metrics.sent(frame)
             self._wake.clear()
             if not self._catch_up():
                 await self._wake.wait()
@@ -162,8 +174,16 @@ class Session:
         if self._allowance < 0:
             raise Refused(Code.RATE, f"At most {self._limits.messages_per_second:g} messages a second.")
 
-    def _queue(self, frame: str) -> None:
+    def _write_at_once(self, frame: Frame) -> bool:
+        # Only when nothing is waiting: what was queued first goes out first.
+        if self._write_wire is None or self._outbox or self._sending or not self._write_wire(frame.wire):
+            return False
+        self._said_at = time.monotonic()
+        self._metrics.sent(frame)
+        return True
+
+    def _queue(self, frame: Frame) -> None:
         self._outbox.append(frame)
-        self._outbox_bytes += len(frame)
+        self._outbox_bytes += len(frame.payload)
         self._said_at = time.monotonic()
         self._wake.set()

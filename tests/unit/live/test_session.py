@@ -14,6 +14,7 @@ from tailrace.live.metrics import LiveMetrics
 from tailrace.live.picture import Record
 from tailrace.live.protocol import Code, Refused, parse
 from tailrace.live.session import Session
+from tailrace.live.wire import Frame
 from tailrace.settings import LiveSettings
 
 TOPICS = {"page_views": {"public": True}, "orders": {}}
@@ -94,6 +95,43 @@ def test_snapshot_then_deltas_of_the_prefix_alone():
         assert await client.heard() == []
 
     run(test)
+
+
+def test_finished_frames_go_straight_out_but_never_overtake():
+    async def test(hub, connect, live):
+        client = connect()
+        client.say(op="subscribe", topic="page_views")
+        await client.heard()
+        wires: list[bytes] = []
+        client.session._write_wire = lambda wire: open_line and (wires.append(wire) or True)
+        open_line = True
+        hub.apply("page_views", [put("/a", 1)])
+        assert await client.heard() == []
+        assert wires[0][0] == 0x81 and b'"views":1' in wires[0]
+        client.reading.clear()
+        open_line = False
+        hub.apply("page_views", [put("/a", 2)])
+        await asyncio.sleep(0.005)
+        open_line = True
+        hub.apply("page_views", [put("/a", 3)])
+        await asyncio.sleep(0.005)
+        assert len(wires) == 1, "what is queued goes first"
+        client.reading.set()
+        assert [f["changes"][0]["value"]["views"] for f in await client.heard()] == [2, 3]
+
+    run(test)
+
+
+@pytest.mark.parametrize("size", [0, 125, 126, 65_535, 65_536])
+def test_frames_are_as_the_standard_has_them(size):
+    from websockets.client import ClientProtocol
+    from websockets.protocol import State
+    from websockets.uri import parse_uri
+
+    reader = ClientProtocol(parse_uri("ws://localhost/"), state=State.OPEN)
+    reader.receive_data(Frame(b"x" * size).wire)
+    (frame,) = reader.events_received()
+    assert (frame.opcode, frame.fin, bytes(frame.data)) == (1, True, b"x" * size)
 
 
 def test_a_burst_goes_out_as_one_delta():
