@@ -7,7 +7,7 @@ import sys
 
 import typer
 
-from tailrace.cli import config, console, demo, doctor, ledger, live, lock, run, stack, visitors
+from tailrace.cli import config, console, demo, doctor, ledger, live, lock, proxy, run, stack, topics, visitors
 from tailrace.errors import MachineError, TailraceError
 
 DISK_TROUBLE = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR)
@@ -35,6 +35,8 @@ live.register(app)
 visitors.register(app)
 run.register(app)
 ledger.register(app)
+proxy.register(app)
+topics.register(app)
 
 
 def main() -> None:

@@ -59,6 +59,10 @@ class Client:
                     break
         return str(address) if address else (peer or None)
 
+    def trusts(self, peer: str | None) -> bool:
+        """Whether this peer's forwarding headers count."""
+        return self._look(peer or "")[1]
+
     def _look(self, text: str) -> tuple[Address | None, bool]:
         known = self._parsed.get(text)
         if known is None:

@@ -86,18 +86,28 @@ def children(pid: int) -> list[int]:
     return [child.pid for child in psutil.Process(pid).children(recursive=True)]
 
 
-@pytest.fixture
-def site(settings: Settings, tmp_path: Path) -> Iterator[Callable[..., Site]]:
-    """`site(topic, *uvicorn options, **environment)` starts one; it is stopped after the test."""
+@pytest.fixture(scope="module")
+def start_site() -> Iterator[Callable[..., Site]]:
+    """Starts sites that are stopped after the last test of the module."""
     started: list[Site] = []
 
-    def start(topic: str, *options: str, **variables: str) -> Site:
-        started.append(Site(settings, topic, tmp_path / "spool", *options, **variables))
+    def start(*arguments: Any, **variables: str) -> Site:
+        started.append(Site(*arguments, **variables))
         return started[-1]
 
     yield start
     for one in started:
         one.stop()
+
+
+@pytest.fixture
+def site(settings: Settings, tmp_path: Path, start_site: Callable[..., Site]) -> Callable[..., Site]:
+    """`site(topic, *uvicorn options, **environment)` starts one over the running stack."""
+
+    def start(topic: str, *options: str, **variables: str) -> Site:
+        return start_site(settings, topic, tmp_path / "spool", *options, **variables)
+
+    return start
 
 
 @pytest.fixture
