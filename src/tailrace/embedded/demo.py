@@ -72,7 +72,8 @@ class Demo:
         shop = [sys.executable, "-m", "shop", "--port", str(chosen["shop"]), "--live-url", self.live_url]
         visitors = [*tailrace, "visitors", "--url", self.shop_url, "--rate", f"{rate:g}", "--seed", str(seed)]
         needs = ("kafka", "postgres")
-        env = {"TAILRACE_LIVE__PORT": str(chosen["live"])}
+        origins = [self.shop_url, f"http://localhost:{chosen['shop']}"]  # the shop's pages, however they were opened
+        env = {"TAILRACE_LIVE__PORT": str(chosen["live"]), "TAILRACE_LIVE__ORIGINS": json.dumps(origins)}
         self.live = self._part("live", [*tailrace, "live"], needs, _answers(f"{self.live_url}/readyz"), env)
         self.shop = self._part("shop", shop, needs, _answers(f"{self.shop_url}/about"))
         self.pipelines = self._part("pipelines", [*tailrace, "run"], needs, self._pipelines_told)
