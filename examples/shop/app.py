@@ -120,7 +120,7 @@ async def refused(request: Request, error: Exception) -> Response:
 
 async def away(request: Request, error: Exception) -> Response:
     """Postgres does not answer: say so kindly, and when to come back."""
-    log.warning("Postgres is away: %s", str(error).splitlines()[0] if str(error) else "no reason given")
+    site(request).database.tell_away(str(error))
     detail = "Our stock room does not answer. Nothing you did was lost or half done; please try again in a moment."
     return _error_page(request, 503, detail, {"retry-after": "5"})
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import csv
+import logging
 import select
 import sys
 from collections.abc import AsyncIterator
@@ -18,6 +19,8 @@ if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
+
+log = logging.getLogger("shop")
 
 HERE = Path(__file__).parent
 Connection = psycopg.AsyncConnection[DictRow]
@@ -43,6 +46,7 @@ class Database:
         self._seats = asyncio.Semaphore(size)
         self._schema = asyncio.Lock()
         self._is_ready = False
+        self._is_away = False
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Connection]:
@@ -53,6 +57,9 @@ class Database:
             raise DatabaseAway("every connection is busy") from error
         try:
             connection = await self._take()
+            if self._is_away:
+                self._is_away = False
+                log.info("Postgres is back.")
             try:
                 yield connection
             except BaseException:
@@ -69,6 +76,12 @@ class Database:
         """A connection inside one transaction: all of the block, or nothing."""
         async with self.connection() as connection, connection.transaction():
             yield connection
+
+    def tell_away(self, reason: str) -> None:
+        """Logs an outage once, however many requests meet it."""
+        if not self._is_away:
+            self._is_away = True
+            log.warning("Postgres is away: %s", reason.partition("\n")[0] or "no reason given")
 
     async def close(self) -> None:
         while self._idle:

@@ -21,6 +21,7 @@ from tailrace.errors import SettingsError
 if TYPE_CHECKING:
     from tailrace.visitors.crowd import Crowd, Summary
     from tailrace.visitors.direct import Stream
+    from tailrace.visitors.web import Web
 
 Output = Literal["text", "json"]
 
@@ -40,6 +41,7 @@ def visitors(
     rhythm: bool = typer.Option(False, "--rhythm", help="Few at night, most in the evening, around --rate."),
     speedup: float = typer.Option(1.0, min=0.001, help="With --rhythm: 60 lets a day pass in 24 minutes."),
     bots: str = typer.Option("6%", help="Share of visitors that are bots."),
+    pace: float = typer.Option(1.0, min=0.01, help="2 lets people think half as long; the rate stays."),
     direct: bool = typer.Option(False, "--direct", help="Write events straight to Kafka instead of visiting a site."),
     topic: str = typer.Option("events", help="Direct: the topic."),
     count: int | None = typer.Option(None, min=0, help="Direct: stop after so many records."),
@@ -60,9 +62,14 @@ def visitors(
 
     seconds = parse_span(duration) if duration else None
     if not direct:
-        share = parse_share(bots)
-        summary = asyncio.run(_visit(url, host, rate, seconds, seed, speedup if rhythm else None, share))
-        _report_visits(summary, output)
+        from tailrace.visitors.crowd import Crowd
+        from tailrace.visitors.rhythm import Rhythm
+        from tailrace.visitors.web import Web
+
+        day = Rhythm(datetime.now(timezone.utc), speedup) if rhythm else None
+        web = Web(url, host)
+        crowd = Crowd(web, rate, seed, day, parse_share(bots), pace, console.say)
+        _report_visits(asyncio.run(_visit(web, crowd, seconds)), output)
         return
     from tailrace.visitors.direct import generate
 
@@ -81,20 +88,12 @@ def visitors(
     _write(stream, topic, None if unpaced else rate, home, output)
 
 
-async def _visit(
-    url: str, host: str | None, rate: float, seconds: float | None, seed: int, speedup: float | None, bots: float
-) -> Summary:
-    from tailrace.visitors.crowd import Crowd
-    from tailrace.visitors.rhythm import Rhythm
-    from tailrace.visitors.web import Web
-
+async def _visit(web: Web, crowd: Crowd, seconds: float | None) -> Summary:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
-    rhythm = Rhythm(datetime.now(timezone.utc), speedup) if speedup is not None else None
-    async with Web(url, host) as web:
-        crowd = Crowd(web, rate, seed, rhythm, bots, console.say)
+    async with web:
         with _progress() as show:
             watch = asyncio.create_task(_watch(crowd, show))
             try:

@@ -92,7 +92,10 @@ class _Guest:
 
 
 class Crowd:
-    """Runs until it is told to stop. Never raises because of the site: an outage is waited for, and told."""
+    """Runs until it is told to stop. Never raises because of the site: an outage is waited for, and told.
+
+    `pace` is how much faster than people they read and think; the rate stays the same, with fewer on the site.
+    """
 
     def __init__(
         self,
@@ -101,11 +104,13 @@ class Crowd:
         seed: int,
         rhythm: Rhythm | None = None,
         bots: float = 0.06,
+        pace: float = 1.0,
         say: Callable[[str], None] = lambda text: None,
     ) -> None:
         self.summary = Summary()
         self.is_down = False
-        self._web, self._rate, self._seed, self._rhythm, self._bots, self._say = web, rate, seed, rhythm, bots, say
+        self._web, self._rate, self._seed, self._rhythm = web, rate, seed, rhythm
+        self._bots, self._pace, self._say = bots, pace, say
         self._random = Random(f"tailrace:{seed}:crowd")
         self._waiting: list[_Guest] = []
         self._past: list[Memory] = []
@@ -187,7 +192,7 @@ class Crowd:
         except StopIteration:
             self._leave(guest.memory)
         else:
-            self._wait(guest, guest.ask.think)
+            self._wait(guest, guest.ask.think / self._pace)
         self.summary.done.update(guest.memory.done)
         guest.memory.done.clear()
 
