@@ -97,11 +97,12 @@ class BatchWriter:
         found = facts.counted(query, known)
         entry = self._account(batch, found, written, began)
         faults.reached("before-ledger")
-        self.ledger.write(entry)
+        is_new = self.ledger.write(entry)
         if entry.balance:
             told = (batch.pipeline, batch_id, entry.balance, entry.rows_in)
             log.error("%s: batch %d does not balance: %d of %d rows are unaccounted for", *told)
-        self.done(entry, found)
+        if is_new:
+            self.done(entry, found)
         faults.reached("after-ledger")
 
     def _write_sinks(self, rows: DataFrame, batch: Batch, query: StreamingQuery, known: Facts) -> dict[str, int]:

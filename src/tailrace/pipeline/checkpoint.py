@@ -115,6 +115,15 @@ def offsets(path: Path, topic: str) -> dict[int, int]:
     return parse_offsets(lines[2], topic) if len(lines) > 2 else {}
 
 
+def initial_offsets(path: Path, topic: str) -> dict[int, int]:
+    """Where the checkpoint's first batch began."""
+    from tailrace.pipeline.sources import parse_offsets
+
+    found = path / "sources" / "0" / "0"
+    # The file begins with the version of its format.
+    return parse_offsets(found.read_text(encoding="utf-8").partition("\n")[2], topic) if found.exists() else {}
+
+
 def _read(path: Path) -> dict[str, Any] | None:
     card = path / CARD
     if not card.exists():

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tailrace.errors import ModeError
 from tailrace.log.security import spark_options
 from tailrace.pipeline import carry, logical
+from tailrace.pipeline.checkpoint import initial_offsets
 from tailrace.pipeline.entry import EVENT_COLUMNS, METRICS, OUT, QUARANTINE, RAW
 from tailrace.pipeline.ledger import Entry as Line
 from tailrace.pipeline.ledger import Ledger
@@ -110,7 +111,7 @@ class Bookkeeper:
     def read(self, query: Any) -> None:
         """Take down what was reported since last time."""
         for progress in query.recentProgress:
-            report = progress if isinstance(progress, dict) else json.loads(progress.json)
+            report = json.loads(progress.json)
             if report["batchId"] > self._last and METRICS in report.get("observedMetrics", {}):
                 self._write(report)
                 self._last = report["batchId"]
@@ -118,7 +119,8 @@ class Bookkeeper:
     def _write(self, report: dict[str, Any]) -> None:
         topic = self.pipeline.source.topic
         source = report["sources"][0]
-        start, end = (_offsets(source[name], topic) for name in ("startOffset", "endOffset"))
+        start = _offsets(source["startOffset"], topic) or initial_offsets(self.claimed.path, topic)
+        end = _offsets(source["endOffset"], topic)
         counts = report["observedMetrics"][METRICS]
         out = counts.get("out") or 0
         line = Line(
@@ -140,8 +142,8 @@ class Bookkeeper:
             end_offsets=end,
             duration_ms=int(report.get("batchDuration") or 0),
         )
-        self.ledger.write(line)
-        self.status.account(line, counts.get("logged"))
+        if self.ledger.write(line):
+            self.status.account(line, counts.get("logged"))
 
 
 def _offsets(text: Any, topic: str) -> dict[int, int]:

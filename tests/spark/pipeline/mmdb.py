@@ -32,10 +32,16 @@ def write(path: Path, records: Mapping[IPv4Network | IPv6Network, Any], kind: st
         for branch in node:
             tree += struct.pack(">I", _pointer(branch, len(nodes), data, places))
     metadata = {
-        "node_count": ("u32", len(nodes)), "record_size": ("u16", 32), "ip_version": ("u16", 6), "database_type": kind,
-        "languages": ["en"], "binary_format_major_version": ("u16", 2), "binary_format_minor_version": ("u16", 0),
-        "build_epoch": ("u64", 1_700_000_000), "description": {"en": "for tests"},
-    }  # fmt: skip
+        "node_count": ("u32", len(nodes)),
+        "record_size": ("u16", 32),
+        "ip_version": ("u16", 6),
+        "database_type": kind,
+        "languages": ["en"],
+        "binary_format_major_version": ("u16", 2),
+        "binary_format_minor_version": ("u16", 0),
+        "build_epoch": ("u64", 1_700_000_000),
+        "description": {"en": "for tests"},
+    }
     path.write_bytes(bytes(tree) + bytes(16) + bytes(data) + MARKER + encode(metadata))
 
 
