@@ -31,7 +31,7 @@ from tailrace.visitors.direct import generate
 
 RATE = 500
 WARM_SECONDS = 20.0
-START_SECONDS = 120.0
+START_SECONDS = 300.0
 GRACE_SECONDS = 5.0
 
 
