@@ -57,7 +57,7 @@ class Client:
                 address = before
                 if not trusted:
                     break
-        return str(address) if address else (peer or None)
+        return str(address) if address else None
 
     def trusts(self, peer: str | None) -> bool:
         """Whether this peer's forwarding headers count."""

@@ -70,14 +70,13 @@ class Outage:
                 self.visit(name, 20)
             for name in ("calm", "threaded", "full", "diskless"):
                 self.stats[name] = self.sites[name].stats()
-            back = threading.Thread(target=self.stack.kafka.start)
-            back.start()
-            while back.is_alive():
-                self.visit("calm", 5)
-        finally:
-            back = threading.Thread(target=self.stack.kafka.start)
-            back.start()
-            back.join()
+        except BaseException:
+            self.stack.kafka.start()
+            raise
+        back = threading.Thread(target=self.stack.kafka.start)
+        back.start()
+        while back.is_alive():
+            self.visit("calm", 5)
         for name in NAMES:
             self.visit(name, 10)
 

@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
+
+import orjson
+import pytest
+import uvicorn
+
+from tailrace.intercept.capture import Capture
+from tailrace.intercept.outbox import Outbox
+from tailrace.settings import CaptureSettings, Settings
+
+
+class Notebook(Outbox):
+    """An outbox that sends nothing: what was captured is read from it."""
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        self._capture = Capture(settings, b"secret")
+
+    def _start(self) -> None:
+        pass
+
+    def events(self, at_least: int = 1) -> list[dict[str, Any]]:
+        """The events so far, once there are enough."""
+        deadline = time.monotonic() + 10
+        while len(self._queue) < at_least and time.monotonic() < deadline:
+            time.sleep(0.005)
+        packed = list(self._queue)
+        self._queue.clear()
+        return [orjson.loads(value) for _, value in self._capture.records(packed, bytes(10 * len(packed)))]
+
+
+@pytest.fixture
+def notebook() -> Callable[..., Notebook]:
+    """`notebook(**capture settings)`."""
+
+    def make(**capture: Any) -> Notebook:
+        return Notebook(Settings(capture=CaptureSettings(**{"development": True, **capture})))
+
+    return make
+
+
+def free_socket() -> socket.socket:
+    listening = socket.socket()
+    listening.bind(("127.0.0.1", 0))
+    listening.listen(64)
+    return listening
+
+
+@pytest.fixture
+def asgi_server() -> Iterator[Callable[..., str]]:
+    """`asgi_server(app)` serves it for the time of the test and gives its address."""
+    running: list[tuple[uvicorn.Server, threading.Thread, socket.socket]] = []
+
+    def serve(app: Any, **options: Any) -> str:
+        listening = free_socket()
+        config = uvicorn.Config(app, log_level="critical", **{"timeout_graceful_shutdown": 1, **options})
+        server = uvicorn.Server(config)
+        thread = threading.Thread(target=server.run, args=([listening],))
+        thread.start()
+        running.append((server, thread, listening))
+        deadline = time.monotonic() + 20
+        while not server.started:
+            assert thread.is_alive() and time.monotonic() < deadline
+            time.sleep(0.01)
+        return f"127.0.0.1:{listening.getsockname()[1]}"
+
+    yield serve
+    for server, thread, listening in running:
+        server.should_exit = True
+        thread.join(20)
+        listening.close()
+
+
+class QuietHandler(WSGIRequestHandler):
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def wsgi_server() -> Iterator[Callable[..., str]]:
+    """The same for WSGI, on the standard library's server."""
+    running: list[tuple[WSGIServer, threading.Thread]] = []
+
+    def serve(app: Any) -> str:
+        server = WSGIServer(("127.0.0.1", 0), QuietHandler)
+        server.set_app(app)
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        running.append((server, thread))
+        return f"127.0.0.1:{server.server_port}"
+
+    yield serve
+    for server, thread in running:
+        server.shutdown()
+        thread.join(20)
+        server.server_close()
