@@ -34,7 +34,7 @@ const parts = {
   audience: { ms: SLOW_MS, draw: () => views.audience(pictures.audience || none, now(), nothing("audience")) },
   signups: { ms: SLOW_MS, draw: () => views.signups(pictures.signups || none, now(), nothing("signups")) },
   visitors_now: { ms: 0, draw: () => views.visitors(pictures.visitors_now || [], nothing("visitors_now")) },
-  "events.enriched": { ms: 100, draw: () => views.feed(pictures["events.enriched"] || none, nothing("events.enriched")) },
+  "events.enriched": { ms: 0, draw: () => views.feed(pictures["events.enriched"] || none, nothing("events.enriched")) },
   "tailrace.loop": { ms: 0, draw: () => { views.loop(pictures["tailrace.loop"] || none, nothing("tailrace.loop")); banners(); } },
   "tailrace.status": { ms: 0, draw: () => views.pipelines(pictures["tailrace.status"] || none, now(), nothing("tailrace.status")) },
 };

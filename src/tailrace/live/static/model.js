@@ -75,6 +75,7 @@ export function health(status, now) {
   if (status.state === "stopped") return { tone: "", word: "stopped" };
   if (silent > 30 && status.state !== "waiting") return { tone: "warn", word: "silent" };
   if (status.state === "restarting") return { tone: "warn", word: "restarting" };
+  if (status.lag_seconds > 30) return { tone: "warn", word: "behind" };
   return { tone: "good", word: status.state };
 }
 

@@ -1,0 +1,65 @@
+"""From a visitor's click to the changed page, in a real browser: 200 clicks.
+
+`visitors_now`: the number of visitors on another visitor's product page, and on the dashboard (stateful, exactly once).
+`real-time`: the line of the click in the dashboard's feed (real-time mode).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+
+from tests.browser.clicks import Clicked, Clicks
+from tests.browser.conftest import FLAGS
+from tests.browser.wholeloop import WholeLoop
+
+from bench.line import Context, Result
+
+CLICKS = 200
+PRODUCTS = 8
+AIMS = {"visitors_now, other page": 1_000.0, "visitors_now, dashboard": 1_000.0, "real-time, dashboard": 150.0}
+
+
+def run(context: Context) -> list[Result]:
+    """A stack of its own: the shop's topics must hold nothing else."""
+    from playwright.sync_api import sync_playwright
+
+    clicks = int(context.scaled(CLICKS, 10))
+    home = context.scratch / "loop"
+    home.mkdir()
+    path = os.environ.get("TAILRACE_CHROMIUM") or shutil.which("chromium")
+    context.progress(0.0, "starting shop, pipelines and live server")
+    with WholeLoop(home, ["enriched", "visitors_now"]) as loop, sync_playwright() as playwright:
+        loop.wait_running()
+        browser = playwright.chromium.launch(executable_path=path, args=FLAGS)
+        visitor = Clicks(browser, loop, PRODUCTS)
+        visitor.settle()
+        seen = []
+        for number in range(-PRODUCTS, clicks):  # the first round warms up and is not counted
+            clicked = visitor.click(visitor.paths[number % PRODUCTS])
+            if number >= 0:
+                seen.append(clicked)
+                context.progress((number + 1) / clicks, f"click {number + 1} of {clicks}")
+        visitor.close()
+        browser.close()
+    return judge(seen)
+
+
+def judge(seen: list[Clicked]) -> list[Result]:
+    samples = {
+        "visitors_now, other page": [clicked.other_page for clicked in seen],
+        "visitors_now, dashboard": [clicked.dashboard for clicked in seen],
+        "real-time, dashboard": [clicked.feed for clicked in seen],
+    }
+    results = []
+    for name, values in samples.items():
+        ordered = sorted(value for value in values if value is not None)
+        unseen = len(values) - len(ordered)
+        if not ordered:
+            results.append(Result("loop", name, {}, ok=False, note=f"none of {len(values)} clicks was seen"))
+            continue
+        pick = {label: ordered[min(len(ordered) - 1, int(len(ordered) * share))] for label, share in
+                (("p50_ms", 0.5), ("p99_ms", 0.99), ("max_ms", 1.0))}  # fmt: skip
+        note = f"{len(values)} clicks, aim p99 {AIMS[name]:.0f} ms" + (f"; {unseen} not seen" if unseen else "")
+        results.append(Result("loop", name, pick, ok=pick["p99_ms"] <= AIMS[name] and not unseen, note=note))
+    return results
