@@ -215,9 +215,9 @@ class Settings(Section):
         settings._origins = layer.origins
         return settings
 
-    def origin(self, key: str) -> Origin:
-        """Where the value of a dotted key comes from."""
-        return self._origins.get(tuple(key.split(".")), origins.DEFAULT)
+    def origin(self, key: str | tuple[str, ...]) -> Origin:
+        """Where the value of a dotted key (or of a key in parts, when a part has a dot in it) comes from."""
+        return self._origins.get(tuple(key.split(".")) if isinstance(key, str) else key, origins.DEFAULT)
 
     def derive(self, overrides: Mapping[str, Any]) -> Settings:
         """These settings with some dotted keys replaced; origins say `flag` for those."""

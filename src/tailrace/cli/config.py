@@ -32,9 +32,9 @@ def show(
     settings = Settings.load()
     wanted = section or ""
     rows = [
-        (key, value, settings.origin(key))
+        (".".join(key), value, settings.origin(key))
         for key, value in flatten(settings)
-        if key == wanted or key.startswith(f"{wanted}.") or not wanted
+        if f"{'.'.join(key)}.".startswith(f"{wanted}." if wanted else "")
     ]
     if output == "json":
         console.as_json({key: {"value": value, "origin": str(origin)} for key, value, origin in rows})
@@ -42,12 +42,12 @@ def show(
         console.table(["key", "value", "from"], rows)
 
 
-def flatten(tree: BaseModel | dict[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
-    """Every leaf of the tree as a dotted key and a value that is safe to print."""
+def flatten(tree: BaseModel | dict[str, Any], above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Every leaf of the tree as a key in parts and a value that is safe to print."""
     items = dict(tree).items() if isinstance(tree, BaseModel) else tree.items()
     for name, value in items:
-        key = f"{above}{name}"
+        key = (*above, name)
         if isinstance(value, BaseModel) or (isinstance(value, dict) and value):
-            yield from flatten(value, f"{key}.")
+            yield from flatten(value, key)
         else:
             yield key, "********" if isinstance(value, SecretStr) else value

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
-from urllib.parse import urlencode, urlsplit, urlunsplit
+from urllib.parse import quote, urlencode, urlsplit, urlunsplit
 
 from tailrace.embedded.files import folder, write_whole
 from tailrace.embedded.kafka import Kafka, tls_addresses
@@ -124,5 +124,5 @@ def _without_password(settings: Settings, url: str) -> str:
     bare = parts._replace(netloc=f"{parts.username}@{parts.hostname}:{parts.port or 5432}")
     pgpass = settings.home / "postgres" / "pgpass"
     if settings.origin("postgres.url").kind == "embedded" and pgpass.exists():
-        bare = bare._replace(query=urlencode({"passfile": str(pgpass)}))
+        bare = bare._replace(query=urlencode({"passfile": str(pgpass)}, quote_via=quote))
     return urlunsplit(bare)

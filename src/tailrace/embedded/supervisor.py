@@ -55,6 +55,7 @@ class Supervisor:
         self.report = report
         self.stopping = threading.Event()
         self._watched = {service.name: _Watched(service) for service in services}
+        self._order = self._in_order()
         self._lock: IO[str] | None = None
 
     def start(self) -> None:
@@ -82,7 +83,7 @@ class Supervisor:
 
     def stop(self) -> None:
         """Stop everything, those that need others first. Safe to repeat."""
-        for watched in reversed(self._in_order()):
+        for watched in reversed(self._order):
             if watched.service.process is not None and watched.state != "stopped":
                 watched.service.stop()
                 self.report(watched.service.name, "stopped")
