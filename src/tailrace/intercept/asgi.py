@@ -105,10 +105,16 @@ class Interceptor:
 
     def _passes(self, scope: Scope) -> bool:
         """Whether this request is none of our business."""
-        rule = self._rules.skips(scope.get("method"), scope["path"], scope["headers"])
-        if rule is not None and self._enabled:
-            self.outbox.skip(rule)
-        return rule is not None or not self._enabled
+        if not self._enabled:
+            return True
+        try:
+            rule = self._rules.skips(scope.get("method"), scope["path"], scope["headers"])
+            if rule is not None:
+                self.outbox.skip(rule)
+            return rule is not None
+        except Exception:
+            logger.exception("A capture rule failed; the request passes.")
+            return True
 
     def _response(self, scope: Scope, message: Message) -> tuple[str | None, str | None]:
         """A reason to be done with the request now, and the visitor."""

@@ -126,10 +126,13 @@ class Proxy:
         path, query = scope.get("raw_path") or scope["path"].encode(), scope.get("query_string")
         target = path + b"?" + query if query and b"?" not in path else path
         host, port = self.upstream.host.encode(), self.upstream.port
+        headers = request_headers(scope, self._client)
+        if body.chunked:
+            headers.append((b"transfer-encoding", b"chunked"))
         request = httpcore.Request(
             scope["method"],
             httpcore.URL(scheme=self.upstream.scheme.encode(), host=host, port=port, target=target),
-            headers=request_headers(scope, self._client),
+            headers=headers,
             content=body if body.expected else None,
             extensions={"timeout": _PATIENCE},
         )
@@ -151,7 +154,8 @@ class RequestBody:
 
     def __init__(self, scope: Scope, receive: Receive) -> None:
         names = {name: value for name, value in scope["headers"] if name in (b"content-length", b"transfer-encoding")}
-        self.expected = b"transfer-encoding" in names or names.get(b"content-length", b"0") != b"0"
+        self.chunked = b"transfer-encoding" in names
+        self.expected = self.chunked or names.get(b"content-length", b"0") != b"0"
         self._receive = receive
         self._read = asyncio.Event()
         self._left = False
