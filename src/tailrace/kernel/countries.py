@@ -1,12 +1,14 @@
-"""Makes `countries.bin`, the kernel's table of address ranges, from the installed iptocc: python -m tailrace.kernel.countries
+"""Makes `countries.bin`, the kernel's table of address ranges, from the installed iptocc.
+
+    python -m tailrace.kernel.countries
 
 iptocc keeps its data inside its shared library and answers questions one address at a time. So the ranges are read from
 the library, and then every boundary is put to iptocc itself: a table that it does not agree with is not written.
 A test fails when the table is not of the installed version.
 
-The file, gzipped: "TRCC1\\n", the version and "\\n", the country codes without separator and "\\n", then for IPv4 (whole
-addresses) and for IPv6 (their upper 64 bits) a count and so many ranges, each as a varint (distance from the start of the
-one before) and a byte (code number + 1, 0 for none). A range ends where the next one starts.
+The file, gzipped: "TRCC1\\n", the version and "\\n", the country codes without separator and "\\n", then for IPv4
+(whole addresses) and for IPv6 (their upper 64 bits) a count and so many ranges, each as a varint (distance from the
+start of the one before) and a byte (code number + 1, 0 for none). A range ends where the next one starts.
 """
 
 from __future__ import annotations

@@ -14,25 +14,52 @@ from ua_parser.loaders import load_json
 from tailrace import enrich
 
 PLATFORMS = [
-    "Windows NT 10.0; Win64; x64", "Windows NT 6.1; WOW64", "Macintosh; Intel Mac OS X 10_15_7", "X11; Linux x86_64", "X11; CrOS x86_64 14541.0.0",
-    "Linux; Android 14; Pixel 8", "Linux; Android 13; SM-G991B", "Linux; Android 10; K", "iPhone; CPU iPhone OS 17_1 like Mac OS X",
-    "iPad; CPU OS 16_6 like Mac OS X", "X11; Ubuntu; Linux x86_64", "Linux; U; Android 9; en-us; Redmi Note 8", "PlayStation 5 3.11", "X11; FreeBSD amd64",
-]  # fmt: skip
+    "Windows NT 10.0; Win64; x64",
+    "Windows NT 6.1; WOW64",
+    "Macintosh; Intel Mac OS X 10_15_7",
+    "X11; Linux x86_64",
+    "X11; CrOS x86_64 14541.0.0",
+    "Linux; Android 14; Pixel 8",
+    "Linux; Android 13; SM-G991B",
+    "Linux; Android 10; K",
+    "iPhone; CPU iPhone OS 17_1 like Mac OS X",
+    "iPad; CPU OS 16_6 like Mac OS X",
+    "X11; Ubuntu; Linux x86_64",
+    "Linux; U; Android 9; en-us; Redmi Note 8",
+    "PlayStation 5 3.11",
+    "X11; FreeBSD amd64",
+]
 ENGINES = [
-    "AppleWebKit/537.36 (KHTML, like Gecko) Chrome/{}.0.{}.{} Safari/537.36", "AppleWebKit/537.36 (KHTML, like Gecko) Chrome/{}.0.{}.{} Mobile Safari/537.36",
-    "AppleWebKit/537.36 (KHTML, like Gecko) Chrome/{0}.0.0.0 Safari/537.36 Edg/{0}.0.{1}.{2}", "Gecko/20100101 Firefox/{}.{}",
-    "AppleWebKit/605.1.15 (KHTML, like Gecko) Version/{}.{} Mobile/15E148 Safari/604.1", "AppleWebKit/605.1.15 (KHTML, like Gecko) CriOS/{}.0.{}.{} Mobile/15E148 Safari/604.1",
-    "AppleWebKit/537.36 (KHTML, like Gecko) Chrome/{0}.0.0.0 Safari/537.36 OPR/{0}.0.{1}.{2}", "AppleWebKit/537.36 (KHTML, like Gecko) SamsungBrowser/{}.{} Chrome/115.0.0.0 Mobile Safari/537.36",
-    "Trident/7.0; rv:{}.{}) like Gecko", "AppleWebKit/537.36 (KHTML, like Gecko) HeadlessChrome/{}.0.{}.{} Safari/537.36",
-]  # fmt: skip
+    "AppleWebKit/537.36 (KHTML, like Gecko) Chrome/{}.0.{}.{} Safari/537.36",
+    "AppleWebKit/537.36 (KHTML, like Gecko) Chrome/{}.0.{}.{} Mobile Safari/537.36",
+    "AppleWebKit/537.36 (KHTML, like Gecko) Chrome/{0}.0.0.0 Safari/537.36 Edg/{0}.0.{1}.{2}",
+    "Gecko/20100101 Firefox/{}.{}",
+    "AppleWebKit/605.1.15 (KHTML, like Gecko) Version/{}.{} Mobile/15E148 Safari/604.1",
+    "AppleWebKit/605.1.15 (KHTML, like Gecko) CriOS/{}.0.{}.{} Mobile/15E148 Safari/604.1",
+    "AppleWebKit/537.36 (KHTML, like Gecko) Chrome/{0}.0.0.0 Safari/537.36 OPR/{0}.0.{1}.{2}",
+    "AppleWebKit/537.36 (KHTML, like Gecko) SamsungBrowser/{}.{} Chrome/115.0.0.0 Mobile Safari/537.36",
+    "Trident/7.0; rv:{}.{}) like Gecko",
+    "AppleWebKit/537.36 (KHTML, like Gecko) HeadlessChrome/{}.0.{}.{} Safari/537.36",
+]
 ROBOTS = [
-    "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)", "Mozilla/5.0 (compatible; bingbot/2.0; +http://www.bing.com/bingbot.htm)",
-    "Mozilla/5.0 AppleWebKit/537.36 (KHTML, like Gecko; compatible; GPTBot/1.2; +https://openai.com/gptbot)", "facebookexternalhit/1.1",
-    "Mozilla/5.0 (compatible; AhrefsBot/7.0; +http://ahrefs.com/robot/)", "curl/8.4.0", "python-requests/2.31.0", "Go-http-client/2.0", "Wget/1.21.4",
-    "Mozilla/5.0 (compatible; SomeNewCrawler/1.0)", "Scrapy/2.11 (+https://scrapy.org)", "axios/1.6.2", "node-fetch/1.0", "Slurp", "okhttp/4.12.0",
-]  # fmt: skip
+    "Mozilla/5.0 (compatible; Googlebot/2.1; +http://www.google.com/bot.html)",
+    "Mozilla/5.0 (compatible; bingbot/2.0; +http://www.bing.com/bingbot.htm)",
+    "Mozilla/5.0 AppleWebKit/537.36 (KHTML, like Gecko; compatible; GPTBot/1.2; +https://openai.com/gptbot)",
+    "facebookexternalhit/1.1",
+    "Mozilla/5.0 (compatible; AhrefsBot/7.0; +http://ahrefs.com/robot/)",
+    "curl/8.4.0",
+    "python-requests/2.31.0",
+    "Go-http-client/2.0",
+    "Wget/1.21.4",
+    "Mozilla/5.0 (compatible; SomeNewCrawler/1.0)",
+    "Scrapy/2.11 (+https://scrapy.org)",
+    "axios/1.6.2",
+    "node-fetch/1.0",
+    "Slurp",
+    "okhttp/4.12.0",
+]
 PEOPLE = [
-    "Mozilla/5.0 (Linux; Android 10; CUBOT X30) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/120.0.0.0 Mobile Safari/537.36",
+    "Mozilla/5.0 (Linux; Android 10; CUBOT X30) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/120.0.0.0 Safari/537.36",
     "Mozilla/5.0 (Windows NT 10.0; Win64; x64; rv:121.0) Gecko/20100101 Firefox/121.0",
 ]
 
@@ -60,7 +87,8 @@ def same_patterns(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory)
     patterns = jvm.org.yaml.snakeyaml.Yaml(options).load(stream)
     file: Path = tmp_path_factory.mktemp("patterns") / "regexes.json"
     file.write_text(jvm.com.fasterxml.jackson.databind.ObjectMapper().writeValueAsString(patterns), encoding="utf-8")
-    return ua_parser.Parser(ua_parser.RegexResolver(load_json(file)))
+    matchers = load_json(file)
+    return ua_parser.Parser(ua_parser.RegexResolver(matchers)), ua_parser.Parser(ua_parser.BasicResolver(matchers))
 
 
 def expected(parser: Any, text: str) -> tuple[str | None, ...]:
@@ -72,14 +100,15 @@ def expected(parser: Any, text: str) -> tuple[str | None, ...]:
 
 
 def test_equal_to_ua_parser_on_the_same_patterns(spark: SparkSession, same_patterns: Any) -> None:
+    quick, literal = same_patterns
     given = agents(1, 3_000)
     frame = spark.createDataFrame([(text,) for text in given], "ua string").coalesce(1)
     rows = frame.select(enrich.user_agent("ua").alias("ua")).select("ua.*").collect()
-    different = [
-        (text, tuple(row)[:4], expected(same_patterns, text))
-        for text, row in zip(given, rows, strict=True)
-        if tuple(row)[:4] != expected(same_patterns, text)
-    ]
+    got = {text: tuple(row)[:4] for text, row in zip(given, rows, strict=True)}
+    doubtful = [text for text in given if got[text] != expected(quick, text)]
+    # The quick resolver widens bounded repeats; where that may matter, the one that takes patterns literally decides.
+    assert len(doubtful) < 30
+    different = [(text, got[text], want) for text in doubtful if got[text] != (want := expected(literal, text))]
     assert different == []
     assert len({row.browser for row in rows}) > 10
 
