@@ -7,7 +7,22 @@ import sys
 
 import typer
 
-from tailrace.cli import config, console, demo, doctor, ledger, live, lock, proxy, run, stack, topics, visitors
+from tailrace.cli import (
+    config,
+    console,
+    demo,
+    doctor,
+    ledger,
+    live,
+    lock,
+    plan,
+    proxy,
+    quarantine,
+    run,
+    stack,
+    topics,
+    visitors,
+)
 from tailrace.errors import MachineError, TailraceError
 
 DISK_TROUBLE = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR)
@@ -35,6 +50,8 @@ live.register(app)
 visitors.register(app)
 run.register(app)
 ledger.register(app)
+plan.register(app)
+quarantine.register(app)
 proxy.register(app)
 topics.register(app)
 

@@ -79,10 +79,12 @@ def _reset(settings: Settings, name: str) -> None:
 def _run_streams(settings: Settings, runs: list[tuple[Pipeline, Mode]], *, once: bool) -> None:
     from tailrace.embedded.spark import start_session
     from tailrace.log.topics import declared, ensure
+    from tailrace.pipeline.plan import check_all
     from tailrace.pipeline.run import Runner, local_slots
 
     ensure(settings, declared(settings))
     spark = start_session(local_slots(settings, runs))
+    check_all(spark, settings, runs)
     runner = Runner(spark, settings, runs, once=once)
 
     def stop(number: int, frame: FrameType | None) -> None:
