@@ -130,7 +130,7 @@ def endpoints_layer(path: Path) -> Layer:
     """The addresses that the embedded stack wrote down, or nothing."""
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return Layer({}, {})
     except (OSError, ValueError) as error:
         raise SettingsError(f"{path} is damaged: {error}.", "Run `tailrace up`, which writes it anew.") from error

@@ -80,4 +80,5 @@ def downloads() -> Iterator[None]:
         yield
     finally:
         jars.progress = jars.silent
-        bar.stop()
+        if bar.live.is_started:
+            bar.stop()

@@ -75,6 +75,7 @@ def status(output: str = typer.Option("text", help="text or json.")) -> None:
 
 
 def _in_foreground(settings: Settings, verbose: bool) -> None:
+    from tailrace.embedded.files import folder
     from tailrace.embedded.stack import Stack
     from tailrace.embedded.supervisor import Supervisor
 
@@ -82,7 +83,7 @@ def _in_foreground(settings: Settings, verbose: bool) -> None:
     if not stack.services:
         console.say("Nothing to run: settings name other addresses for Kafka and Postgres (`tailrace config show`).")
         return
-    failure = settings.home / "run" / "failure.txt"
+    failure = folder(settings.home / "run", "state") / "failure.txt"
     failure.unlink(missing_ok=True)
     supervisor = Supervisor(stack.services, settings.home, console.service)
     try:
@@ -95,8 +96,7 @@ def _in_foreground(settings: Settings, verbose: bool) -> None:
                 follower.start()
                 supervisor.watch()
     except TailraceError as error:
-        if failure.parent.is_dir():
-            failure.write_text(json.dumps([error.what, error.remedy]))
+        failure.write_text(json.dumps([error.what, error.remedy]))
         raise
     finally:
         stack.retract()

@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import time
+
+import psycopg
+import pytest
+from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka.admin import AdminClient
+
+from tailrace.embedded.stack import Stack
+from tailrace.settings import Settings
+
+
+def test_tls_listener_lets_in_only_who_has_a_certificate(stack, topic):
+    name = topic()
+    made = stack.kafka.certificates
+    secure = {
+        "bootstrap.servers": stack.kafka.tls_bootstrap,
+        "security.protocol": "ssl",
+        "ssl.ca.location": str(made.ca),
+    }
+    pair = {"ssl.certificate.location": str(made.certificate), "ssl.key.location": str(made.key)}
+    producer = Producer({**secure, **pair})
+    producer.produce(name, b"sealed")
+    assert producer.flush(20) == 0
+    consumer = Consumer({**secure, **pair, "group.id": name, "auto.offset.reset": "earliest"})
+    consumer.subscribe([name])
+    message = consumer.poll(20)
+    consumer.close()
+    assert message.value() == b"sealed"
+    stranger = AdminClient({**secure, "log_level": 0})
+    with pytest.raises(KafkaException):
+        stranger.list_topics(timeout=3)
+
+
+def test_a_killed_broker_comes_back_on_the_same_port_with_its_messages(tmp_path):
+    """A stack of its own, beside the one that all other tests use: two homes run at the same time."""
+    tmp_path.chmod(0o755)
+    external = {"postgres.url": "postgresql://nobody@127.0.0.1:1/none"}
+    given = Settings.load(home=tmp_path / "second", overrides={**external, "embedded.kafka_heap": "256m"})
+    with Stack(given) as second:
+        before = second.kafka.bootstrap
+        producer = Producer({"bootstrap.servers": before, "log_level": 2})
+        admin = AdminClient({"bootstrap.servers": before, "log_level": 2})
+        from confluent_kafka.admin import NewTopic
+
+        admin.create_topics([NewTopic("kept", 1, 1)])["kept"].result()
+        producer.produce("kept", b"1")
+        assert producer.flush(20) == 0
+        second.kafka.kill()
+        second.kafka.start()
+        assert second.kafka.bootstrap == before
+        consumer = Consumer({"bootstrap.servers": before, "group.id": "g", "auto.offset.reset": "earliest"})
+        consumer.subscribe(["kept"])
+        assert consumer.poll(30).value() == b"1"
+        consumer.close()
+    assert not (tmp_path / "second" / "endpoints.json").exists()
+
+
+def test_a_killed_postgres_comes_back_with_its_rows(stack):
+    url = stack.settings.postgres.url.get_secret_value()
+    with psycopg.connect(url) as connection:
+        connection.execute("CREATE TABLE survivor AS SELECT 7 AS n")
+    stack.postgres.kill()
+    with pytest.raises(psycopg.OperationalError):
+        psycopg.connect(url, connect_timeout=2)
+    stack.postgres.start()
+    with psycopg.connect(url) as connection:
+        assert connection.execute("SELECT n FROM survivor").fetchone() == (7,)
+        connection.execute("DROP TABLE survivor")
+    assert stack.settings.postgres.url.get_secret_value() == url
+
+
+def test_a_stopped_stack_takes_its_addresses_back(tmp_path):
+    tmp_path.chmod(0o755)
+    given = Settings.load(home=tmp_path / "third", overrides={"kafka.bootstrap": "127.0.0.1:1"})
+    start = time.monotonic()
+    with Stack(given) as third:
+        assert Settings.load(home=third.settings.home).origin("postgres.url").kind == "embedded"
+    assert Settings.load(home=third.settings.home).postgres.url is None
+    assert time.monotonic() - start < 60
