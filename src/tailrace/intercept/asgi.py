@@ -22,7 +22,7 @@ from urllib.parse import quote
 from tailrace.intercept.capture import PACKING
 from tailrace.intercept.metrics import register
 from tailrace.intercept.outbox import Outbox
-from tailrace.intercept.rules import PATH_SAFE, STREAM, Cookie, Headers, Rules
+from tailrace.intercept.rules import PATH_SAFE, STREAM, Cookie, Rules
 from tailrace.settings import Settings
 
 Scope = MutableMapping[str, Any]
@@ -48,6 +48,8 @@ class Interceptor:
         self._cookie = self._rules.cookie
         self._put = self.outbox.put
         self._enabled = self.settings.outbox.enabled
+        self._skips = self._rules.skips if self._enabled else lambda *request: "off"
+        self._skips_response = self._rules.skips_response
         register()
 
     def stats(self) -> dict[str, Any]:
@@ -55,7 +57,7 @@ class Interceptor:
         return self.outbox.stats()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or self._passes(scope):
+        if scope["type"] != "http" or self._skips(scope.get("method"), scope["path"], scope["headers"]) is not None:
             await self._other(scope, receive, send)
             return
         arrival, started = time_ns(), perf_counter_ns()
@@ -65,15 +67,20 @@ class Interceptor:
         # Not a coroutine function on purpose: the server's own is awaited, with nothing in between.
         def watch(message: Message) -> Awaitable[None]:
             nonlocal status, visitor, finished, done
-            if message["type"] == "http.response.start":
+            kind = message["type"]
+            if kind == "http.response.body":
+                finished = not message.get("more_body")
+            elif kind == "http.response.start":
                 status = message["status"]
-                verdict, visitor = self._response(scope, message)
+                verdict = self._skips_response(message)
+                if self._cookie is not None and verdict in (None, STREAM):
+                    visitor = self._visitor(self._cookie, scope, message)
                 if verdict is not None:
                     done = True
                     if verdict == STREAM:
                         self._note(scope, arrival, started, status, None, visitor)
-            elif not message.get("more_body"):
-                finished = True
+                    else:
+                        self.outbox.skip(verdict)
             return send(message)
 
         async def hear() -> Message:
@@ -96,49 +103,31 @@ class Interceptor:
                 self._note(scope, arrival, started, status or missing, outcome, visitor)
 
     async def _other(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan":
+        kind = scope["type"]
+        if kind == "lifespan":
             await self._lifespan(scope, receive, send)
-        elif scope["type"] == "websocket" and not self._passes(scope):
-            await self._websocket(scope, receive, send)
-        else:
-            await self.app(scope, receive, send)
+            return
+        if kind in ("http", "websocket") and self._enabled:
+            rule = self._skips(scope.get("method"), scope["path"], scope["headers"])
+            if rule is None:
+                await self._websocket(scope, receive, send)
+                return
+            self.outbox.skip(rule)
+        await self.app(scope, receive, send)
 
-    def _passes(self, scope: Scope) -> bool:
-        """Whether this request is none of our business."""
-        if not self._enabled:
-            return True
-        try:
-            rule = self._rules.skips(scope.get("method"), scope["path"], scope["headers"])
-            if rule is not None:
-                self.outbox.skip(rule)
-            return rule is not None
-        except Exception:
-            logger.exception("A capture rule failed; the request passes.")
-            return True
-
-    def _response(self, scope: Scope, message: Message) -> tuple[str | None, str | None]:
-        """A reason to be done with the request now, and the visitor."""
-        try:
-            headers: Headers = message.get("headers") or []
-            verdict = self._rules.skips_response(headers)
-            if verdict is not None and verdict != STREAM:
-                self.outbox.skip(verdict)
-                return verdict, None
-            if self._cookie is None:
-                return verdict, None
-            return verdict, self._visitor(self._cookie, scope, message, headers)
-        except Exception:
-            logger.exception("A response could not be looked at; it passes.")
-            return None, None
-
-    def _visitor(self, cookie: Cookie, scope: Scope, message: Message, headers: Headers) -> str | None:
+    def _visitor(self, cookie: Cookie, scope: Scope, message: Message) -> str | None:
         """The visitor by the cookie; who has none gets one with this response."""
-        known = cookie.read(scope["headers"])
-        if known is not None or not cookie.allowed(scope["headers"]):
-            return known
-        fresh = secrets.token_hex(12)
-        message["headers"] = [*headers, cookie.write(fresh, scope.get("scheme") == "https")]
-        return fresh
+        try:
+            known = cookie.read(scope["headers"])
+            if known is not None or not cookie.allowed(scope["headers"]):
+                return known
+            fresh = secrets.token_hex(12)
+            written = cookie.write(fresh, scope.get("scheme") == "https")
+            message["headers"] = [*(message.get("headers") or []), written]
+            return fresh
+        except Exception:
+            logger.exception("The visitor's cookie failed; the response passes without.")
+            return None
 
     async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
         arrival, started = time_ns(), perf_counter_ns()

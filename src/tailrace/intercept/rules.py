@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import fnmatch
+import logging
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
 from tailrace.settings import CaptureSettings
+
+logger = logging.getLogger("tailrace.intercept")
 
 REDACTED = b"[redacted]"
 
@@ -73,18 +76,22 @@ class Rules:
 
     def skips(self, method: str | None, path: str, headers: Headers) -> str | None:
         """The rule that keeps this request out of the log before it is answered, or None."""
-        answer = self._path_answers.get(path)
-        if answer is None:
-            answer = self._judge_path(path)
-        if answer:
-            return answer
-        if self._methods and method in self._methods:
-            return "method"
-        for name, value in headers:
-            if name == b"host":
-                answer = self._host_answers.get(value)
-                return (self._judge_host(value) if answer is None else answer) or None
-        return None
+        try:
+            answer = self._path_answers.get(path)
+            if answer is None:
+                answer = self._judge_path(path)
+            if answer:
+                return answer
+            if self._methods and method in self._methods:
+                return "method"
+            for name, value in headers:
+                if name == b"host":
+                    answer = self._host_answers.get(value)
+                    return (self._judge_host(value) if answer is None else answer) or None
+            return None
+        except Exception:
+            logger.exception("A capture rule failed; the request passes.")
+            return "error"
 
     def _judge_path(self, path: str) -> str:
         extension = path.rpartition(".")[2].lower()
@@ -98,18 +105,23 @@ class Rules:
         skipped = self._hosts is not None and self._hosts.match(named)
         return _remember(self._host_answers, host, "host" if skipped else "")
 
-    def skips_response(self, headers: Iterable[tuple[bytes, bytes]]) -> str | None:
-        """The same by the response's content type. STREAM is no rule: the response has no end to wait for."""
-        for name, value in headers:
-            if name == b"content-type" or (len(name) == 12 and name.lower() == b"content-type"):
-                answer = self._type_answers.get(value)
-                if answer is None:
-                    low = value.lower()
-                    stream = STREAM if low.startswith(b"text/event-stream") else ""
-                    verdict = "content_type" if low.startswith(self._types) else stream
-                    answer = _remember(self._type_answers, value, verdict)
-                return answer or None
-        return None
+    def skips_response(self, response: Mapping[str, Any]) -> str | None:
+        """The same by the content type among the response's `headers`. STREAM is no rule: the response has no end to
+        wait for."""
+        try:
+            for name, value in response.get("headers", ()):
+                if name == b"content-type" or (len(name) == 12 and name.lower() == b"content-type"):
+                    answer = self._type_answers.get(value)
+                    return (self._judge_type(value) if answer is None else answer) or None
+            return None
+        except Exception:
+            logger.exception("A capture rule failed; the response passes.")
+            return "error"
+
+    def _judge_type(self, kind: bytes) -> str:
+        low = kind.lower()
+        stream = STREAM if low.startswith(b"text/event-stream") else ""
+        return _remember(self._type_answers, kind, "content_type" if low.startswith(self._types) else stream)
 
     def redact_headers(self, headers: Headers) -> Headers:
         """The headers without credentials, cookies and secret query parameters. Names must be lower-case."""

@@ -107,7 +107,7 @@ class Watch:
         self._status = int(status[:3])
         rules = self._interceptor.rules
         raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]
-        rule = rules.skips_response(raw)
+        rule = rules.skips_response({"headers": raw})
         if rule is not None and rule != STREAM:
             if not self._noted:
                 self._noted = True

@@ -47,11 +47,14 @@ class Site:
             [*command, "--log-level", "warning", *options], env=environ, start_new_session=True, cwd=spool.parent
         )
         self.client = httpx.Client(base_url=self.url, headers={"host": "shop.example.com", "user-agent": "test"})
+
+    def wait(self) -> Site:
+        """Until it answers."""
         deadline = time.monotonic() + 60
         while True:
             try:
                 self.client.get("/stats")
-                return
+                return self
             except httpx.TransportError:
                 assert self.process.poll() is None, "the site does not start"
                 assert time.monotonic() < deadline, "the site does not answer"
@@ -105,7 +108,7 @@ def site(settings: Settings, tmp_path: Path, start_site: Callable[..., Site]) ->
     """`site(topic, *uvicorn options, **environment)` starts one over the running stack."""
 
     def start(topic: str, *options: str, **variables: str) -> Site:
-        return start_site(settings, topic, tmp_path / "spool", *options, **variables)
+        return start_site(settings, topic, tmp_path / "spool", *options, **variables).wait()
 
     return start
 

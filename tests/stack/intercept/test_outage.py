@@ -33,6 +33,8 @@ class Outage:
         (folder / "diskless").mkdir()
         (folder / "diskless" / "spool").write_text("a file where the folder should be")
         self.sites = {name: self.open(name) for name in NAMES}
+        for one in self.sites.values():
+            one.wait()
 
     def open(self, name: str):
         options = {f"TAILRACE_OUTBOX__{key}": value for key, value in (LIMITS if name == "full" else {}).items()}
@@ -67,6 +69,8 @@ class Outage:
             self.break_spool()
             for name in ("killed", "damaged"):
                 self.sites[name] = self.open(name)
+            for name in ("killed", "damaged"):
+                self.sites[name].wait()
                 self.visit(name, 20)
             for name in ("calm", "threaded", "full", "diskless"):
                 self.stats[name] = self.sites[name].stats()

@@ -63,7 +63,7 @@ def test_rules_are_added_in_settings():
     assert own.skips("OPTIONS", "/", HOST) == "method"
     assert own.skips("GET", "/", [(b"host", b"a.internal:80")]) == "host"
     assert own_types.skips("GET", "/a.pdf", HOST) == "file"
-    assert own_types.skips_response([(b"Content-Type", b"application/pdf")]) == "content_type"
+    assert own_types.skips_response({"headers": [(b"Content-Type", b"application/pdf")]}) == "content_type"
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_rules_are_added_in_settings():
     ],
 )
 def test_the_content_type_of_the_response_decides_too(kind, rule):
-    assert rules().skips_response([(b"content-length", b"1"), (b"content-type", kind)]) == rule
+    assert rules().skips_response({"headers": [(b"content-length", b"1"), (b"content-type", kind)]}) == rule
 
 
 def test_credentials_are_redacted():
