@@ -75,6 +75,7 @@
       let top = viewsIn(minuteAt(moment));
       // The first seconds of a minute have seen nobody yet: the minute before still tells the truth better.
       if (top.length === 0 && moment % MINUTE_MS < 10000) top = viewsIn(minuteAt(moment - MINUTE_MS));
+      element.dataset.state = fresh ? "live" : "away";
       element.querySelector("[data-away]").hidden = fresh;
       element.querySelector("[data-empty]").hidden = !fresh || top.length > 0;
       list.hidden = !fresh || top.length === 0;
@@ -99,6 +100,7 @@
 
   function away() {
     document.querySelectorAll("[data-live=popular]").forEach((element) => {
+      element.dataset.state = "away";
       element.querySelector("[data-empty]").hidden = true;
       element.querySelector("[data-away]").hidden = false;
     });
