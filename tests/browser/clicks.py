@@ -60,7 +60,7 @@ class Clicks:
         page.evaluate(watch)
         return page
 
-    def settle(self, seconds: float = 60.0) -> None:
+    def settle(self, seconds: float = 180.0) -> None:
         """Until every watcher has seen itself: the loop is warm and nothing is on its way."""
         end = time.monotonic() + seconds
         for path, page in self.watchers.items():
@@ -69,7 +69,7 @@ class Clicks:
                 page.wait_for_timeout(100)
         self.dashboard.wait_for_timeout(2_000)
 
-    def click(self, path: str, seconds: float = 15.0) -> Clicked:
+    def click(self, path: str, seconds: float = 30.0) -> Clicked:
         """A new visitor comes to the catalogue and clicks; wait for the others to see it."""
         watcher = self.watchers[path]
         before = watcher.evaluate("Number(document.querySelector('[data-live=looking]').dataset.visitors || 0)")

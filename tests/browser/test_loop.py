@@ -11,6 +11,8 @@ from playwright.sync_api import Browser, expect
 from tests.browser.clicks import Clicks
 from tests.browser.wholeloop import WholeLoop
 
+pytestmark = pytest.mark.timeout(600)
+
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
 
 
@@ -25,7 +27,7 @@ def test_a_click_changes_other_pages(browser: Browser, loop: WholeLoop):
     clicks = Clicks(browser, loop, products=2)
     try:
         clicks.settle()
-        for number in range(8):
+        for number in range(10):
             clicked = clicks.click(clicks.paths[number % 2])
             assert None not in (clicked.other_page, clicked.dashboard, clicked.feed), clicked
         home = clicks.watchers[clicks.paths[0]]

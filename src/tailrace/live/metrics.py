@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
 from tailrace.live.wire import Frame
 
@@ -16,6 +16,7 @@ class LiveMetrics:
         self.registry = registry or CollectorRegistry()
         self._frames = self._bytes = 0
         into = self.registry
+        ProcessCollector(registry=into)  # memory and processor time, under their usual names
         self.ready = Gauge("tailrace_live_ready", "1 once the pictures caught up with the log.", registry=into)
         self.connected = Gauge("tailrace_live_kafka_connected", "1 while the brokers answer.", registry=into)
         self.clients = Gauge("tailrace_live_clients", "Open WebSocket connections.", registry=into)
