@@ -13,11 +13,13 @@ from tailrace.event import Event, decode
 from tailrace.log.offsets import StartingOffsets
 from tailrace.log.producer import admin, consumer
 
+TAILRACE = [sys.executable, "-c", "from tailrace.cli import main; main()"]
+
 
 def tailrace(tmp_path, settings, *arguments: str, **options):
     environ = {**os.environ, "TAILRACE_KAFKA__BOOTSTRAP": settings.kafka.bootstrap, "COLUMNS": "200"}
     return subprocess.run(
-        [sys.executable, "-m", "tailrace.cli", *arguments], env=environ, cwd=tmp_path, capture_output=True, text=True,
+        [*TAILRACE, *arguments], env=environ, cwd=tmp_path, capture_output=True, text=True,
         timeout=120, check=False, **options,
     )  # fmt: skip
 
@@ -53,7 +55,7 @@ def test_proxy_writes_what_passes_through_it_to_the_log(settings, tmp_path, topi
     port = int(upstream.stdout.readline())
     environ = {**os.environ, "TAILRACE_KAFKA__BOOTSTRAP": settings.kafka.bootstrap}
     listen = f"127.0.0.1:{_free_port()}"
-    command = [sys.executable, "-m", "tailrace.cli", "proxy", "--listen", listen, "--topic", name]
+    command = [*TAILRACE, "proxy", "--listen", listen, "--topic", name]
     proxy = subprocess.Popen([*command, "--upstream", f"http://127.0.0.1:{port}"], env=environ, cwd=tmp_path)
     try:
         answer = _get(f"http://{listen}/page?q=1")
@@ -75,7 +77,10 @@ _SERVER = """
 import http.server
 class Page(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
-        self.send_response(200); self.send_header("content-length", "6"); self.end_headers(); self.wfile.write(b"behind")
+        self.send_response(200)
+        self.send_header("content-length", "6")
+        self.end_headers()
+        self.wfile.write(b"behind")
 server = http.server.HTTPServer(("127.0.0.1", 0), Page)
 print(server.server_port, flush=True)
 server.serve_forever()

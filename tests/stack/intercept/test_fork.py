@@ -51,13 +51,8 @@ def test_after_a_fork_parent_and_children_capture(settings, topic, arrived, tmp_
         "TAILRACE_OUTBOX__SPOOL": str(tmp_path / "spool"),
         "TAILRACE_OUTBOX__COMPANION": companion,
     }
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", PROGRAM, before],
-        env=environ,
-        cwd=tmp_path,
-        timeout=60,
-        capture_output=True,
-    )
+    command = [sys.executable, "-W", "error", "-c", PROGRAM, before]
+    done = subprocess.run(command, env=environ, cwd=tmp_path, timeout=60, capture_output=True)
     assert done.returncode == 0, done.stderr.decode()
     expected = ["/child-0", "/child-1", "/parent-after"] + (["/parent-before"] if before == "used" else [])
     events = arrived(name, at_least=len(expected))
