@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import uuid
 from base64 import urlsafe_b64encode
@@ -53,11 +54,13 @@ class Kafka(Service):
         self.address = self.bootstrap
         write_whole(self.home / "server.properties", self._properties(), mode=0o600)
         write_whole(self.home / "log4j2.properties", _LOG4J)
+        if self.command:
+            return  # a restart: Java and jars were looked at when the first one was made
         java = java_home(self.settings)
         jars = jar_set(self.settings, "kafka")
         base = [str(java.java), "-cp", ":".join(map(str, jars))]
         base += [f"-Dlog4j2.configurationFile={(self.home / 'log4j2.properties').as_uri()}"]
-        self._format([*base, "-XX:TieredStopAtLevel=1"])
+        self._format([*base, "-XX:TieredStopAtLevel=1"], jars[0].parent.name)
         heap = embedded.kafka_heap
         tuning = [f"-Xms{heap}", f"-Xmx{heap}", "-XX:+UseSerialGC", "-Djava.awt.headless=true"]
         tuning += self._class_archive(java, jars[0].parent.name)
@@ -80,11 +83,30 @@ class Kafka(Service):
             return [f"-XX:SharedArchiveFile={archive}", "-Xlog:disable", "-Xlog:all=error:stderr"]
         return [f"-XX:ArchiveClassesAtExit={part}", "-Xlog:disable", "-Xlog:all=error:stderr"]
 
-    def _format(self, base: list[str]) -> None:
-        if (self.home / "data" / "meta.properties").exists():
+    def _format(self, base: list[str], jars: str) -> None:
+        """Give a new broker its identity.
+
+        What Kafka's own tool writes besides the two ids is the same for every broker of a version, so it is kept, and
+        the tool runs once a machine.
+        """
+        data = self.home / "data"
+        if (data / "meta.properties").exists():
             return
-        cluster = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        arguments = ["kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(self.home / "server.properties")]
+        features = self.settings.cache / "archive" / f"{jars}.checkpoint"
+        if not features.is_file():
+            self._run_storage_tool(base)
+            part = folder(features.parent, "cache") / f".{features.name}.{os.getpid()}"
+            shutil.copy(data / "bootstrap.checkpoint", part)
+            part.replace(features)
+            return
+        data.mkdir(exist_ok=True)
+        shutil.copy(features, data / "bootstrap.checkpoint")
+        identity = f"version=1\nnode.id=1\ncluster.id={_fresh_id()}\ndirectory.id={_fresh_id()}\n"
+        write_whole(data / "meta.properties", identity)
+
+    def _run_storage_tool(self, base: list[str]) -> None:
+        properties = str(self.home / "server.properties")
+        arguments = ["kafka.tools.StorageTool", "format", "-t", _fresh_id(), "-c", properties]
         with self.log.open("ab") as log:
             done = subprocess.run([*base, *arguments], stdout=log, stderr=subprocess.STDOUT, check=False)
         if done.returncode != 0:
@@ -115,6 +137,13 @@ class Kafka(Service):
             return len(client.list_topics(timeout=1).brokers) == 1
         except KafkaException:
             return False
+
+
+def _fresh_id() -> str:
+    """A UUID as Kafka writes it; never one that a command line would take for an option."""
+    while (text := urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")).startswith("-"):
+        pass
+    return text
 
 
 def tls_addresses(settings: Settings) -> dict[str, str]:
