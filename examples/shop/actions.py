@@ -74,11 +74,17 @@ async def login(request: Request) -> Response:
     parts = site(request)
     session = parts.sessions.read(request)
     form = await read_form(request, parts.sessions, session)
+    email = forms.email(form)
+    if parts.throttle.wait(email) > 0:
+        problems = {"password": "Too many wrong passwords. Please wait a few minutes."}
+        return await account_form(request, "login.html", form, problems, 429)
     async with parts.database.connection() as db:
-        known = await store.credentials(db, forms.email(form))
+        known = await store.credentials(db, email)
     if not await passwords.is_password(form.get("password", ""), known[1] if known else None) or known is None:
+        parts.throttle.failed(email)
         problems = {"password": "The address or the password is wrong."}
         return await account_form(request, "login.html", form, problems, 401)
+    parts.throttle.passed(email)
     fresh = parts.sessions.new()  # a session that was fixed from outside never becomes a log-in
     async with parts.database.transaction() as db:
         await store.log_in(db, await store.visitor(db, session), fresh, known[0])

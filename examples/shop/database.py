@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+from psycopg.pq import TransactionStatus
 from psycopg.rows import DictRow, dict_row
 
 if sys.version_info >= (3, 11):
@@ -62,10 +63,8 @@ class Database:
                 log.info("Postgres is back.")
             try:
                 yield connection
-            except BaseException:
-                await self._discard(connection)
-                raise
-            self._idle.append(connection)
+            finally:
+                await self._give_back(connection)
         except (psycopg.OperationalError, psycopg.InterfaceError) as error:
             raise DatabaseAway(str(error)) from error
         finally:
@@ -110,6 +109,13 @@ class Database:
             raise
         return connection
 
+    async def _give_back(self, connection: Connection) -> None:
+        """Keeps it if it can serve the next request just as well."""
+        if not connection.closed and connection.info.transaction_status == TransactionStatus.IDLE:
+            self._idle.append(connection)
+        else:
+            await self._discard(connection)
+
     async def _discard(self, connection: Connection) -> None:
         await connection.close()
 
@@ -124,6 +130,9 @@ async def _prepare(connection: Connection) -> None:
     async with connection.transaction():
         await connection.execute("SELECT pg_advisory_xact_lock(%s)", (_SCHEMA_LOCK,))
         await connection.execute((HERE / "schema.sql").read_bytes())
+        await connection.execute(
+            "DELETE FROM shop.cart_lines WHERE owner LIKE 'session:%' AND added_at < now() - interval '14 days'"
+        )
         async with connection.cursor() as cursor:
             await cursor.executemany(
                 "INSERT INTO shop.countries VALUES (%(country)s, %(name)s, %(region)s) ON CONFLICT (country) "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -17,6 +17,7 @@ from shop import store
 from shop.database import Database
 from shop.sessions import Session, Sessions
 from shop.store import Visitor
+from shop.throttle import Throttle
 
 HERE = Path(__file__).parent
 CATEGORIES = {"kitchen": "Kitchen", "garden": "Garden", "desk": "Desk", "outdoors": "Outdoors"}
@@ -30,6 +31,7 @@ class Site:
     sessions: Sessions
     templates: Environment
     live_url: str | None
+    throttle: Throttle = field(default_factory=Throttle)
 
     @property
     def policy(self) -> str:

@@ -99,7 +99,7 @@ def shop(memory: Memory) -> Visit:
 
 
 def crawl(memory: Memory) -> Visit:
-    """A bot's visit: robots.txt first, then one allowed page after another, without cookies."""
+    """A bot's visit: robots.txt first, then one allowed page after another."""
     random = memory.random
     rules = yield Ask("/robots.txt")
     closed = tuple(line[10:].strip() for line in rules.text.splitlines() if line.lower().startswith("disallow: /"))
@@ -108,7 +108,6 @@ def crawl(memory: Memory) -> Visit:
         if not waiting:
             return
         page = yield Ask(waiting.pop(0), 0.4 + random.expovariate(1.0))
-        memory.cookies.clear()
         fresh = [link for link in page.links if link not in seen and not link.startswith(closed or ("\n",))]
         random.shuffle(fresh)
         seen.update(fresh)

@@ -51,7 +51,8 @@ class Web:
         except (httpx.TransportError, httpx.DecodingError) as error:
             raise SiteAway(str(error) or type(error).__name__) from error
         took = time.perf_counter() - began
-        _keep_cookies(memory, response.headers.get_list("set-cookie"))
+        if not memory.person.is_bot:
+            _keep_cookies(memory, response.headers.get_list("set-cookie"))
         is_page = response.headers.get("content-type", "").startswith("text/")
         text = raw.decode("utf-8", "replace") if is_page else ""
         return Page(ask.path, response.status_code, response.headers.get("location"), text), took

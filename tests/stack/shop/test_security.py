@@ -115,6 +115,14 @@ def test_a_wrong_password_says_no_more_than_an_unknown_address(browser):
     assert post(browser, "/login", email=email, password="x" * 5_000).status_code == 401
 
 
+def test_guessing_a_password_ends_soon(browser, other):
+    email = sign_up(browser)
+    statuses = [post(other, "/login", email=email, password=f"guess number {n}").status_code for n in range(10)]
+    assert statuses == [401] * 8 + [429] * 2
+    assert post(other, "/login", email=email, password=PASSWORD).status_code == 429, "the right one has to wait, too"
+    assert "Log out" in browser.get("/").text, "who is logged in stays so"
+
+
 def test_an_address_signs_up_once(shop, browser, other, db):
     email = sign_up(browser)
     again = post(other, "/signup", name="Eve", email=email.upper(), password=PASSWORD)

@@ -71,6 +71,25 @@ def test_several_start_at_once_on_an_empty_database(stack, settings, serve):
         db.execute("DROP DATABASE shop_race")
 
 
+def test_a_fault_of_ours_is_a_friendly_page(settings, serve):
+    url = settings.postgres.url.get_secret_value()
+    with psycopg.connect(url, autocommit=True) as db:
+        db.execute("CREATE DATABASE shop_broken")
+    fresh = url.rsplit("/", 1)[0] + "/shop_broken"
+    shop = serve("--bare", TAILRACE_POSTGRES__URL=fresh)
+    assert httpx.get(shop.url).status_code == 200
+    with psycopg.connect(fresh, autocommit=True) as db:
+        db.execute("DROP TABLE shop.products CASCADE")
+    page = httpx.get(shop.url)
+    assert page.status_code == 500 and "Something broke" in page.text and "psycopg" not in page.text
+    assert "default-src 'none'" in page.headers["content-security-policy"]
+    assert httpx.get(shop.url + "/about").status_code == 200
+    assert shop.end() == 0
+    assert "GET / failed" in shop.stderr
+    with psycopg.connect(url, autocommit=True) as db:
+        db.execute("DROP DATABASE shop_broken WITH (FORCE)")
+
+
 def test_a_session_outlives_a_restart(serve):
     with httpx.Client() as browser:
         first = serve("--bare")
