@@ -104,14 +104,18 @@ def newest_revision(settings: Settings, pipeline: str) -> int:
     return max(0, int(card["revision_base"]) + last_batch(path))
 
 
-def offsets(path: Path, topic: str) -> dict[int, int]:
-    """Where the newest begun batch of the checkpoint ends; empty for a fresh one."""
-    newest = last_batch(path)
-    if newest < 0:
-        return {}
+def committed(path: Path) -> list[int]:
+    """The batches that Spark finished, as far as the checkpoint remembers them."""
+    names = [entry.name for entry in (path / "commits").glob("*")] if (path / "commits").exists() else []
+    return sorted(int(name) for name in names if name.isdigit())
+
+
+def offsets(path: Path, topic: str, batch: int | None = None) -> dict[int, int]:
+    """Where a batch ends (the newest begun one if none is named); empty if the checkpoint does not know."""
     from tailrace.pipeline.sources import parse_offsets
 
-    lines = (path / "offsets" / str(newest)).read_text(encoding="utf-8").splitlines()
+    found = path / "offsets" / str(last_batch(path) if batch is None else batch)
+    lines = found.read_text(encoding="utf-8").splitlines() if found.exists() else []
     return parse_offsets(lines[2], topic) if len(lines) > 2 else {}
 
 

@@ -108,6 +108,12 @@ class Ledger:
             names = [column.name for column in cursor.description or ()]
             return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
 
+    def batches(self, pipeline: str, epoch: str) -> set[int]:
+        """The batches that have a line."""
+        with self._database.transaction() as cursor:
+            cursor.execute("SELECT batch_id FROM tailrace.ledger WHERE pipeline = %s AND epoch = %s", (pipeline, epoch))
+            return {row[0] for row in cursor.fetchall()}
+
     def pipelines(self) -> list[str]:
         """The names that have lines."""
         with self._database.transaction() as cursor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from tailrace.pipeline.compile import Compiled
     from tailrace.pipeline.definition import Pipeline
     from tailrace.settings import Settings
+
+log = logging.getLogger("tailrace.pipeline")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,16 +88,29 @@ def obstacle(session: SparkSession, mode: Mode, compiled: Compiled) -> str | Non
 
 
 def check_all(spark: SparkSession, settings: Settings, runs: Sequence[tuple[Pipeline, Mode]]) -> None:
-    """Every pipeline with its mode, before any of them starts. Raises the first thing that is wrong."""
+    """Every pipeline with its mode, before any of them starts. Raises the first thing that is wrong with one.
+
+    A service that does not answer is not the pipeline's fault: its worker waits for it.
+    """
     for pipeline, mode in runs:
-        session = session_for(spark, settings, pipeline)
-        for dimension in pipeline.dimensions:
-            if not dimension.version:
-                dimension.load(session, settings)
-        compiled = compile_stream(session, settings, pipeline)
-        modes.check(session, mode, compiled)
-        partitions = settings.spark.shuffle_partitions
-        checkpoint.check(settings, pipeline.name, checkpoint.fingerprint(pipeline, compiled.result, partitions))
+        try:
+            check(spark, settings, pipeline, mode)
+        except PipelineError:
+            raise
+        except Exception as problem:
+            log.warning("%s could not be checked: %s", pipeline.name, logical.first_sentence(problem))
+
+
+def check(spark: SparkSession, settings: Settings, pipeline: Pipeline, mode: Mode) -> None:
+    """Raises PipelineError if the pipeline, its mode or its checkpoint does not fit."""
+    session = session_for(spark, settings, pipeline)
+    for dimension in pipeline.dimensions:
+        if not dimension.version:
+            dimension.load(session, settings)
+    compiled = compile_stream(session, settings, pipeline)
+    modes.check(session, mode, compiled)
+    partitions = settings.spark.shuffle_partitions
+    checkpoint.check(settings, pipeline.name, checkpoint.fingerprint(pipeline, compiled.result, partitions))
 
 
 def _start(settings: Settings, pipeline: Pipeline) -> str:

@@ -32,7 +32,7 @@ def read(settings: Settings, pipeline: str, rule: str | None = None) -> Iterator
     from confluent_kafka import TopicPartition
 
     name = f"{pipeline}.quarantine"
-    client = consumer(settings, **{"enable.partition.eof": True})
+    client = consumer(settings, None, **{"enable.partition.eof": True})
     try:
         found = client.list_topics(name, timeout=10).topics[name]
         left = set(found.partitions) if found.error is None else set()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tailrace.pipeline import checkpoint, compile, kernel, logical, modes, sources
 from tailrace.pipeline.batch import BatchWriter
 from tailrace.pipeline.ledger import Ledger
+from tailrace.pipeline.repair import repair
 from tailrace.pipeline.sinks.base import SinkContext
 from tailrace.pipeline.store import prepare_store, store_path
 
@@ -69,6 +70,8 @@ def start_query(
     claimed = checkpoint.claim(settings, pipeline.name, checkpoint.fingerprint(pipeline, compiled.result, partitions))
     prepare_store(session, settings, pipeline, checkpoint.offsets(claimed.path, pipeline.source.topic))
     database.prepare()
+    if not compiled.stateful:
+        repair(session, settings, compiled, Ledger(database), claimed)
     status.totals = Ledger(database).totals(pipeline.name)
     if mode.kind == "realtime":
         from tailrace.pipeline.realtime import start_realtime

@@ -14,6 +14,7 @@ from tailrace.pipeline.ledger import Entry as Line
 from tailrace.pipeline.ledger import Ledger
 from tailrace.pipeline.queries import Query
 from tailrace.pipeline.records import headers, key, value
+from tailrace.pipeline.repair import counted
 from tailrace.pipeline.side import quarantine_headers
 from tailrace.pipeline.sinks.kafka import ensure_topic
 from tailrace.pipeline.sources import parse_offsets
@@ -122,26 +123,10 @@ class Bookkeeper:
         start = _offsets(source["startOffset"], topic) or initial_offsets(self.claimed.path, topic)
         end = _offsets(source["endOffset"], topic)
         counts = report["observedMetrics"][METRICS]
-        out = counts.get("out") or 0
-        line = Line(
-            pipeline=self.pipeline.name,
-            epoch=self.claimed.epoch,
-            batch_id=report["batchId"],
-            mode=self.mode,
-            rows_in=sum(last - start.get(p, 0) for p, last in end.items()),
-            rows_out=out,
-            duplicate=counts.get("duplicate") or 0,
-            quarantined=counts.get("quarantined") or 0,
-            dropped=counts.get("dropped") or 0,
-            sinks={self.pipeline.sinks[0].name: out},
-            rules={name.removeprefix("rule:"): n for name, n in counts.items() if name.startswith("rule:")},
-            reasons={
-                name.partition(":")[2]: n for name, n in counts.items() if n and name.startswith(("reason:", "rule:"))
-            },
-            start_offsets=start,
-            end_offsets=end,
-            duration_ms=int(report.get("batchDuration") or 0),
-        )
+        rows_in = sum(last - start.get(p, 0) for p, last in end.items())
+        took = int(report.get("batchDuration") or 0)
+        bare = Line(self.pipeline.name, self.claimed.epoch, report["batchId"], self.mode, rows_in, 0, duration_ms=took)
+        line = counted(bare, counts, {self.pipeline.sinks[0].name: counts.get("out") or 0}, start, end)
         if self.ledger.write(line):
             self.status.account(line, counts.get("logged"))
 
