@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -220,6 +220,20 @@ def _section_in(annotation: Any) -> type[BaseModel] | None:
         if found := _section_in(argument):
             return found
     return None
+
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+def rooted(model: Model, base: Path) -> Model:
+    """The same values with every relative path made absolute, so that the working directory does not matter."""
+    changes: dict[str, Any] = {}
+    for name, value in model:
+        if isinstance(value, Path):
+            changes[name] = absolute(value, base)
+        elif isinstance(value, BaseModel):
+            changes[name] = rooted(value, base)
+    return model.model_copy(update=changes)
 
 
 def absolute(path: Path, base: Path) -> Path:

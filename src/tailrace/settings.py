@@ -117,7 +117,7 @@ class OutboxSettings(Section):
     in_flight: int = Field(default=20_000, ge=1)  # handed to librdkafka and not yet acknowledged
     flush_ms: float = Field(default=10.0, ge=1, le=50)
     spool_after_ms: float = Field(default=50.0, ge=1, le=1000)  # what is not acknowledged by then is written to disk
-    close_seconds: float = Field(default=5.0, ge=0)
+    close_seconds: float = Field(default=10.0, ge=0)  # for the last events, when the site ends and Kafka is slow
 
 
 class TopicSettings(Section):
@@ -204,14 +204,13 @@ class Settings(Section):
         named = [origins.toml_layer(path)] if path else []
         named += [origins.environment_layer(environ, cls), origins.flag_layer(flags)]
         chosen = origins.merge(named)
-        state = origins.absolute(Path(chosen.values.get("home", cls.model_fields["home"].default)), base)
+        state = origins.absolute(Path(str(chosen.values.get("home", cls.model_fields["home"].default))), base)
         layer = origins.merge([origins.endpoints_layer(state / "endpoints.json"), *named])
         try:
             settings = cls.model_validate(layer.values)
         except ValidationError as error:
             raise origins.explain(error, layer, cls) from None
-        cache = origins.absolute(settings.cache, base)
-        settings = settings.model_copy(update={"home": state, "cache": cache})
+        settings = origins.rooted(settings, base)
         settings._origins = layer.origins
         return settings
 

@@ -1,9 +1,19 @@
 from __future__ import annotations
 
+import re
+import sys
+from pathlib import Path
+
 import pytest
 
 from tailrace.errors import SettingsError
+from tailrace.origins import _section_in, leaves
 from tailrace.settings import Settings
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 
 @pytest.fixture
@@ -149,3 +159,40 @@ def test_derive_replaces_and_keeps_the_rest(project):
     assert derived.origin("spark.master").kind == "file"
     assert derived.postgres.url.get_secret_value().endswith("b/c")
     assert "hushhush" not in repr(derived)
+
+
+def test_relative_paths_stand_beside_the_file(project, monkeypatch, tmp_path):
+    root = project('[pipelines]\npath = "code"\n[outbox]\nspool = "/var/spool"\n')
+    (tmp_path / "below").mkdir()
+    monkeypatch.chdir(tmp_path / "below")
+    settings = load()
+    assert settings.pipelines.path == root / "code"
+    assert str(settings.outbox.spool) == "/var/spool"
+
+
+def test_a_home_that_is_no_path(project):
+    project("home = 3\n")
+    with pytest.raises(SettingsError, match="setting home is wrong"):
+        load()
+
+
+def test_the_production_file_loads_and_names_every_key(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = Path(__file__).parents[3] / "docs" / "tailrace.production.toml"
+    load({"TAILRACE_CONFIG": str(path)})
+    everything = re.sub(r"^# (?=[a-z_]+ = )", "", path.read_text(), flags=re.MULTILINE)
+    named = {key for key, _ in leaves(tomllib.loads(everything))}
+    wildcards = {"events": "*", "page_views": "*"}
+    known = {tuple(wildcards.get(part, part) for part in key) for key in named}
+    assert _keys(Settings) - known == set()
+
+
+def _keys(model, above=()):
+    found = set()
+    for name, field in model.model_fields.items():
+        inner, kind = _section_in(field.annotation), str(field.annotation)
+        if inner is not None:
+            found |= _keys(inner, (*above, name, "*") if kind.startswith("dict") else (*above, name))
+        elif not kind.startswith("dict"):
+            found.add((*above, name))
+    return found
