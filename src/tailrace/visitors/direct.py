@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime, timezone
 from itertools import accumulate, count
 from random import Random
@@ -28,6 +28,9 @@ Record = tuple[bytes, bytes]
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _VISIT_ENDS = 1 / 8  # after each request, so a visit has eight on average
 _AT_A_TIME = 400  # visits that go on at the same time
+_HEX4 = [b"%04x" % n for n in range(65_536)]
+_DEC3 = [b"%03d" % n for n in range(1000)]
+_DURATIONS = [b"%.2f" % (1.5 + 400 * (n / 1024) ** 6 + n / 300) for n in range(1024)]
 _REMEMBERED = 50_000  # visitors kept ready-made; one that was forgotten is made again, the same
 
 
@@ -69,8 +72,9 @@ def generate(
         if not amount > 0:
             raise SettingsError(f"{name} must be above 0; it is {amount}.", f"Give a larger --{name}.")
     account = Account()
-    maker = _Maker(seed, visitors, products, host)
-    return Stream(account, _records(maker, account, disorder or Disorder(), count, _micros(start), rate))
+    random = Random(f"tailrace:{seed}")
+    make = _maker(random, seed, visitors, products, host)
+    return Stream(account, _records(random, make, account, disorder or Disorder(), count, _micros(start), rate))
 
 
 def _micros(moment: datetime) -> int:
@@ -79,10 +83,15 @@ def _micros(moment: datetime) -> int:
 
 
 def _records(
-    maker: _Maker, account: Account, disorder: Disorder, total: int | None, start: int, rate: float
+    source: Random,
+    make: Callable[[int], Record],
+    account: Account,
+    disorder: Disorder,
+    total: int | None,
+    start: int,
+    rate: float,
 ) -> Iterator[Record]:
-    random, bits = maker.random.random, maker.random.getrandbits
-    make = maker.make
+    random, bits = source.random, source.getrandbits
     steps = (disorder.duplicates, disorder.malformed, disorder.late, disorder.out_of_order, disorder.ahead)
     duplicate, malformed, late, out_of_order, ahead = accumulate(steps)
     recent: list[Record] = []
@@ -142,59 +151,21 @@ class _Visitor:
         headers = {"accept-language": person.country.language}
         about = {"host": host, "ip": person.address, "referrer": person.arrival.referrer}
         about |= {"user_agent": person.device.user_agent}
-        self.first = b"," + orjson.dumps({**about, "headers": headers})[1:-1]
+        self.first = b'",' + orjson.dumps({**about, "headers": headers})[1:-1]
         inside = None if person.is_bot else f"https://{host}/products"
-        self.middle = b"," + orjson.dumps({**about, "referrer": inside, "headers": headers})[1:-1]
+        self.middle = b'",' + orjson.dumps({**about, "referrer": inside, "headers": headers})[1:-1]
 
 
-class _Maker:
-    """Makes one event after another. Every choice comes from `random`, so the seed decides all."""
+class _Visits:
+    """Who is on the site: a seat for each visit, and the visitors that have been made so far."""
 
-    def __init__(self, seed: int, visitors: int, products: int | None, host: str) -> None:
-        self.random = Random(f"tailrace:{seed}")
-        self._seed, self._visitors, self._host = seed, visitors, host
-        kinds = requests(products)
-        self._bounds = list(accumulate(kind.weight for kind in kinds))
-        self._total = self._bounds[-1]
-        self._last = len(kinds) - 1
-        self._fronts = [f',"method":"{kind.method}","url":"{kind.url}'.encode() for kind in kinds]
-        self._backs = [f',"status":{kind.status},"duration_ms":'.encode() for kind in kinds]
-        self._is_page = [kind.method == "GET" for kind in kinds]
-        self._durations = [b"%.2f" % (1.5 + 400 * (n / 1024) ** 6 + n / 300) for n in range(1024)]
+    def __init__(self, random: Random, seed: int, visitors: int, host: str) -> None:
+        self._random, self._seed, self._visitors, self._host = random, seed, visitors, host
         self._ready: dict[int, _Visitor] = {}
-        self._seconds: dict[int, bytes] = {}
-        self._active = [(self._arrive(), True) for _ in range(min(_AT_A_TIME, visitors))]
+        self.seats = [(self.arrive(), True) for _ in range(min(_AT_A_TIME, visitors))]
 
-    def make(self, at: int) -> Record:
-        """One event at `at` microseconds after 1970."""
-        random, bits = self.random.random, self.random.getrandbits
-        seat = bits(32) % len(self._active)
-        visitor, is_first = self._active[seat]
-        kind = min(bisect_right(self._bounds, random() * self._total), self._last)
-        url = self._fronts[kind]
-        if is_first and visitor.landing and self._is_page[kind]:
-            url += (b"&" if b"?" in url else b"?") + visitor.landing
-        chance = bits(96)
-        if chance >> 64 < _VISIT_ENDS * 2**32:
-            self._active[seat] = (self._arrive(), True)
-        elif is_first:
-            self._active[seat] = (visitor, False)
-        parts = (
-            b'{"event_id":"%08x-%04x-7' % (at // 65_536_000, at // 1000 & 0xFFFF),
-            b'%03x-%04x-%012x","event_time":"' % (chance & 0xFFF, 0x8000 | chance >> 12 & 0x3FFF, bits(48)),
-            self._second(at // 1_000_000),
-            b'%06dZ"' % (at % 1_000_000),
-            url,
-            b'"',
-            visitor.first if is_first else visitor.middle,
-            self._backs[kind],
-            self._durations[chance >> 26 & 1023],
-            visitor.tail,
-        )
-        return visitor.key, b"".join(parts)
-
-    def _arrive(self) -> _Visitor:
-        index = int(self.random.random() ** 2 * self._visitors)  # squared: some come far more often than others
+    def arrive(self) -> _Visitor:
+        index = int(self._random.random() ** 2 * self._visitors)  # squared: some come far more often than others
         visitor = self._ready.get(index)
         if visitor is None:
             if len(self._ready) >= _REMEMBERED:
@@ -202,10 +173,78 @@ class _Maker:
             visitor = self._ready[index] = _Visitor(self._seed, index, self._host)
         return visitor
 
-    def _second(self, second: int) -> bytes:
-        text = self._seconds.get(second)
-        if text is None:
-            if len(self._seconds) > 20_000:
-                self._seconds.clear()
-            text = self._seconds[second] = time.strftime("%Y-%m-%dT%H:%M:%S.", time.gmtime(second)).encode()
+
+class _Digits:
+    """Random hexadecimal digits, eighteen at a time, made by the thousand."""
+
+    def __init__(self, random: Random) -> None:
+        self._random = random
+        self._left: list[bytes] = []
+
+    def next(self) -> bytes:
+        if not self._left:
+            text = b"%018000x" % self._random.getrandbits(4 * 18_000)
+            self._left = [text[n : n + 18] for n in range(0, 18_000, 18)]
+        return self._left.pop()
+
+
+class _Clock(dict[int, bytes]):
+    """A second after 1970 -> its text up to the point. Remembers the last ones."""
+
+    def __missing__(self, second: int) -> bytes:
+        if len(self) > 20_000:
+            self.clear()
+        text = self[second] = time.strftime('","event_time":"%Y-%m-%dT%H:%M:%S.', time.gmtime(second)).encode()
         return text
+
+
+def _maker(random: Random, seed: int, visitors: int, products: int | None, host: str) -> Callable[[int], Record]:
+    """A function that makes one event at so many microseconds after 1970. Every choice comes from `random`.
+
+    Written for speed: nothing is encoded twice, and the digits of ids and times are looked up, not computed.
+    """
+    visits = _Visits(random, seed, visitors, host)
+    seats, chance, bits = visits.seats, random.random, random.getrandbits
+    kinds = requests(products)
+    bounds = list(accumulate(kind.weight for kind in kinds))
+    total, last = bounds[-1], len(kinds) - 1
+    fronts = [f'Z","method":"{kind.method}","url":"{kind.url}'.encode() for kind in kinds]
+    backs = [f',"status":{kind.status},"duration_ms":'.encode() for kind in kinds]
+    landings = [(b"&" if "?" in kind.url else b"?") if kind.method == "GET" else b"" for kind in kinds]
+    seconds = _Clock()
+    ids = _Digits(random)
+
+    def make(at: int) -> Record:
+        seat = int(chance() * len(seats))
+        visitor, is_first = seats[seat]
+        kind = min(bisect_right(bounds, chance() * total), last)
+        query = landings[kind] + visitor.landing if is_first and visitor.landing and landings[kind] else b""
+        if chance() < _VISIT_ENDS:
+            seats[seat] = (visits.arrive(), True)
+        elif is_first:
+            seats[seat] = (visitor, False)
+        second, micros = divmod(at, 1_000_000)
+        millis = at // 1000
+        digits = ids.next()
+        parts = (
+            b'{"event_id":"%08x-' % (millis >> 16),
+            _HEX4[millis & 0xFFFF],
+            b"-7",
+            digits[:3],
+            b"-8",
+            digits[3:6],
+            b"-",
+            digits[6:],
+            seconds[second],
+            _DEC3[micros // 1000],
+            _DEC3[micros % 1000],
+            fronts[kind],
+            query,
+            visitor.first if is_first else visitor.middle,
+            backs[kind],
+            _DURATIONS[bits(10)],
+            visitor.tail,
+        )
+        return visitor.key, b"".join(parts)
+
+    return make
