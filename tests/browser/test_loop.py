@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, expect
 from tests.browser.clicks import Clicks
 from tests.browser.wholeloop import WholeLoop
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(900)
 
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
 

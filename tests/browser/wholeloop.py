@@ -18,6 +18,7 @@ class WholeLoop:
     def __init__(self, home: Path, pipelines: Sequence[str], settings: Settings | None = None) -> None:
         self.demo = Demo(settings or load_settings(home), rate=1, seed=1)
         self.demo.pipelines.command += pipelines
+        self.demo.pipelines.ready_seconds = 300.0  # a busy machine takes its time to start Spark
         self.shop_url, self.live_url = self.demo.shop_url, self.demo.live_url
 
     def __enter__(self) -> WholeLoop:
@@ -46,7 +47,7 @@ class WholeLoop:
             for row in pipeline_states(self.demo.settings)
         }
 
-    def wait_running(self, seconds: float = 120.0) -> None:
+    def wait_running(self, seconds: float = 300.0) -> None:
         """Until every pipeline says that it runs."""
         end = time.monotonic() + seconds
         while not (states := self.states()) or any(not state.startswith("running") for state in states.values()):

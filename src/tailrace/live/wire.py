@@ -41,6 +41,11 @@ class WireProtocol(WebSocketsSansIOProtocol):
         if scope is not None:
             scope["extensions"][EXTENSION] = self.write_wire
 
+    def keepalive_timeout(self) -> None:
+        # Closing waits until everything is sent, which a client that stopped reading never lets happen.
+        super().keepalive_timeout()
+        self.transport.abort()
+
     def write_wire(self, wire: bytes) -> bool:
         """Hand bytes to the socket. False, and nothing was written, when the client is slow or the line is closing."""
         if not self.handshake_complete or self.close_sent or self.disconnected or not self.writable.is_set():
