@@ -144,7 +144,9 @@ class Crowd:
                 if stop.is_set() or (seconds is not None and time.monotonic() - began >= seconds):
                     break
             elif left < -1:
-                due = time.monotonic() - 1  # a site or machine that cannot keep up is not made to catch up for ever
+                # A site or machine that cannot keep up is not made to catch up for ever.
+                self.summary.held += round((-1 - left) * self._rate * factor)
+                due = time.monotonic() - 1
             self._permit()
             if left <= 0:
                 await asyncio.sleep(0)
