@@ -86,6 +86,7 @@ class Sender:
         self._bare: deque[Parcel] = deque()  # in flight and not on disk, oldest first
         self._reports: deque[tuple[Parcel, KafkaError | None]] = deque()
         self._failed: list[Parcel] = []
+        self._broker_down = False
         self._own: Spool | None = None
         self._adopted: list[Spool] = []
         self._resume_at = 0.0
@@ -129,12 +130,12 @@ class Sender:
         return not (self._pending or self._in_flight or self._failed or self._unsent())
 
     def close(self, seconds: float) -> None:
-        """Sends what it can in that time, less if the broker does not answer, and leaves the rest on disk."""
+        """Sends what it can in that time, less if the broker is known to be away, and leaves the rest on disk. What is
+        not acknowledged by then may be sent again by the next process, under the same event_id."""
         deadline = self._clock() + seconds
         while not self.idle and self._clock() < deadline:
             self.step()
-            oldest = next(iter(self._in_flight), None)
-            if oldest and self._clock() - oldest.born > max(1.0, seconds / 4):
+            if self._broker_down:
                 break
             time.sleep(0.002)
         self._protect(float("inf"))
@@ -169,6 +170,7 @@ class Sender:
             self._in_flight.pop(parcel, None)
             self._in_flight_bytes -= len(parcel.value)
             if error is None:
+                self._broker_down = False
                 self.counts.delivered(now - parcel.born)
                 self._done(parcel)
             elif error.code() in _REFUSED:
@@ -176,7 +178,12 @@ class Sender:
                 self.counts.dropped += 1
                 self._done(parcel)
             else:
+                self.counts.complain(f"Kafka has not taken events, they are sent again: {error.str()}")
                 self._failed.append(parcel)
+
+    def _hear_trouble(self, error: KafkaError) -> None:
+        if error.code() == KafkaError._ALL_BROKERS_DOWN:
+            self._broker_down = True
 
     def _done(self, parcel: Parcel) -> None:
         if parcel.spool is not None and parcel.place is not None:
@@ -241,7 +248,7 @@ class Sender:
     def _produce(self, parcel: Parcel) -> bool:
         try:
             if self._producer is None:
-                self._producer = self._make_producer(self._settings, **_PATIENT)
+                self._producer = self._make_producer(self._settings, error_cb=self._hear_trouble, **_PATIENT)
             parcel.reports = self._reports
             self._producer.produce(self._outbox.topic, parcel.value, parcel.key, headers=_HEADERS, on_delivery=parcel)
         except BufferError:

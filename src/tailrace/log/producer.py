@@ -79,7 +79,7 @@ def reached(settings: Settings, timeout: float = 5.0) -> AdminClient:
     deadline = time.monotonic() + timeout
     while True:
         try:
-            client.list_topics(timeout=min(1.0, timeout))
+            client.list_topics(timeout=min(2.0, timeout))
             return client
         except KafkaException as problem:
             client.poll(0)

@@ -111,7 +111,10 @@ def explain(settings: Settings, reason: str) -> ServiceError:
 
 
 def speaks_tls(settings: Settings) -> bool:
-    """Whether the first broker answers a TLS greeting. librdkafka is silent about a TLS listener spoken to in plain."""
+    """Whether the first broker wants TLS and the settings do not. librdkafka says nothing about a TLS listener that
+    is spoken to in plain."""
+    if _wanted(settings.kafka.tls):
+        return False
     host, _, port = bootstrap(settings).split(",")[0].strip().rpartition(":")
     context = ssl.create_default_context()
     context.check_hostname = False

@@ -12,6 +12,7 @@ import pytest
 from tests.stack.intercept.conftest import free_port
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
+_DEVELOPMENT = {"TAILRACE_CAPTURE__DEVELOPMENT": "true"}
 
 
 @pytest.fixture
