@@ -55,14 +55,15 @@ final class IdKey {
     return bytes[0] == TIMED;
   }
 
-  boolean isAfter(IdKey other) {
-    return Arrays.compareUnsigned(bytes, other.bytes) > 0;
+  /** The time inside a UUIDv7. */
+  long millis() {
+    long millis = 0;
+    for (int i = 1; i <= 6; i++) millis = millis << 8 | bytes[i] & 0xFF;
+    return millis;
   }
 
   long span() {
-    long millis = 0;
-    for (int i = 1; i <= 6; i++) millis = millis << 8 | bytes[i] & 0xFF;
-    return millis >> SPAN_BITS;
+    return millis() >> SPAN_BITS;
   }
 
   static byte[] ofSpan(long span) {

@@ -28,12 +28,15 @@ import org.rocksdb.WriteOptions;
  */
 final class IdStore {
   private static final int FLUSH_AT = 4096;
+  private static final int MOST_RECENT = 1 << 15;
   private static final byte[] META = {IdKey.META};
 
   private final Path path;
   private final RocksDB db;
   private final WriteOptions write = new WriteOptions();
   private final Map<IdKey, Pending> pending = new HashMap<>(FLUSH_AT * 2);
+  /** All UUIDv7 ids of the time `recentFrom` and later, with their offsets: most questions are answered here. */
+  private final Map<IdKey, Long> recent = new HashMap<>(MOST_RECENT * 2);
   private final byte[] found = new byte[16];
   /** Latest event time of each span of UUIDv7 time; a span is forgotten as a whole. */
   private final TreeMap<Long, Long> spans = new TreeMap<>();
@@ -45,7 +48,7 @@ final class IdStore {
   private long settled = Long.MIN_VALUE; // latest as of the rows before the current task
   private long horizon = Long.MIN_VALUE;
   private long sweptAt = Long.MIN_VALUE;
-  private IdKey greatest; // of the UUIDv7 keys: what is greater is new
+  private long recentFrom = Long.MIN_VALUE; // UUIDv7 time, milliseconds
 
   private static final class Pending {
     final long offset;
@@ -93,7 +96,7 @@ final class IdStore {
         spans.put(ByteBuffer.wrap(all.key(), 1, 8).getLong(), ByteBuffer.wrap(all.value()).getLong());
       }
       all.seekForPrev(new byte[] {IdKey.OTHER});
-      if (all.isValid() && all.key()[0] == IdKey.TIMED) greatest = IdKey.ofBytes(all.key());
+      if (all.isValid() && all.key()[0] == IdKey.TIMED) recentFrom = IdKey.ofBytes(all.key()).millis() + 1;
     }
   }
 
@@ -137,9 +140,12 @@ final class IdStore {
 
   /** The offset under which the id is known, or -1. */
   private long lookup(IdKey key) {
+    if (key.isTimed() && key.millis() >= recentFrom) {
+      Long offset = recent.get(key);
+      return offset == null ? -1 : offset;
+    }
     Pending waiting = pending.get(key);
     if (waiting != null) return waiting.offset;
-    if (key.isTimed() && (greatest == null || key.isAfter(greatest))) return -1;
     try {
       int size = db.get(key.bytes, found);
       if (size == RocksDB.NOT_FOUND) return -1;
@@ -154,9 +160,19 @@ final class IdStore {
   private void remember(IdKey key, long offset, long time) {
     pending.put(key, new Pending(offset, time));
     if (!key.isTimed()) return;
-    if (greatest == null || key.isAfter(greatest)) greatest = key;
+    if (key.millis() >= recentFrom) {
+      recent.put(key, offset);
+      if (recent.size() > MOST_RECENT) narrow();
+    }
     spans.merge(key.span(), time, Math::max);
     touchedSpans.add(key.span());
+  }
+
+  /** Lets go of the older half of the recent ids; they are on disk or pending. */
+  private void narrow() {
+    long[] times = recent.keySet().stream().mapToLong(IdKey::millis).sorted().toArray();
+    recentFrom = times[times.length / 2] + 1;
+    recent.keySet().removeIf(key -> key.millis() < recentFrom);
   }
 
   /** Writes what is pending, in one piece with the position. */
@@ -190,6 +206,7 @@ final class IdStore {
       Map.Entry<Long, Long> span = all.next();
       if (span.getValue() >= horizon) continue;
       byte[] from = IdKey.startOf(span.getKey()), to = IdKey.startOf(span.getKey() + 1);
+      recent.keySet().removeIf(key -> key.span() == span.getKey());
       db.deleteRange(write, from, to);
       db.deleteFilesInRanges(db.getDefaultColumnFamily(), List.of(from, to), false); // gives the space back at once
       db.delete(write, IdKey.ofSpan(span.getKey()));

@@ -69,23 +69,19 @@ final class JsonScanner {
     int i = at + 1;
     stringStart = i;
     stringEscaped = false;
-    while (i < stop) {
+    while (true) {
+      i = Utf8.endOfPlain(t, i, stop);
+      if (i >= stop) throw Malformed.INSTANCE;
       byte b = t[i];
       if (b == '"') {
         stringEnd = i;
         at = i + 1;
         return;
       }
-      if (b == '\\') {
-        stringEscaped = true;
-        i = escape(i + 1);
-      } else if (b >= 0 && b < ' ') {
-        throw Malformed.INSTANCE;
-      } else {
-        i++;
-      }
+      if (b != '\\') throw Malformed.INSTANCE; // a control character
+      stringEscaped = true;
+      i = escape(i + 1);
     }
-    throw Malformed.INSTANCE;
   }
 
   private int escape(int i) throws Malformed {

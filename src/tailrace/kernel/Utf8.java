@@ -4,17 +4,37 @@ import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
 import java.nio.ByteOrder;
 
-/** Whether bytes are well-formed UTF-8 (no surrogates, no overlong forms, nothing past U+10FFFF). */
+/** Bytes eight at a time: whether they are well-formed UTF-8, and where a JSON string stops being plain. */
 final class Utf8 {
-  private static final VarHandle LONGS = MethodHandles.byteArrayViewVarHandle(long[].class, ByteOrder.nativeOrder());
+  private static final VarHandle LONGS = MethodHandles.byteArrayViewVarHandle(long[].class, ByteOrder.LITTLE_ENDIAN);
+  private static final long ONES = 0x0101010101010101L, HIGHS = 0x8080808080808080L;
 
   private Utf8() {}
 
+  /** The place of the first quote, backslash or control character, or `end`. */
+  static int endOfPlain(byte[] t, int from, int end) {
+    int i = from;
+    for (; i + 8 <= end; i += 8) {
+      long x = (long) LONGS.get(t, i);
+      long quote = x ^ ONES * '"';
+      long backslash = x ^ ONES * '\\';
+      // In each term the lowest set high bit marks the first byte that is zero, or below 0x20; higher ones may be wrong.
+      long stop = ((quote - ONES & ~quote) | (backslash - ONES & ~backslash) | (x - ONES * 0x20 & ~x)) & HIGHS;
+      if (stop != 0) return i + (Long.numberOfTrailingZeros(stop) >> 3);
+    }
+    for (; i < end; i++) {
+      byte b = t[i];
+      if (b == '"' || b == '\\' || b >= 0 && b < ' ') return i;
+    }
+    return end;
+  }
+
+  /** No surrogates, no overlong forms, nothing past U+10FFFF. */
   static boolean isValid(byte[] t) {
     int i = 0;
     int end = t.length;
     while (i < end) {
-      while (i + 8 <= end && ((long) LONGS.get(t, i) & 0x8080808080808080L) == 0) i += 8;
+      while (i + 8 <= end && ((long) LONGS.get(t, i) & HIGHS) == 0) i += 8;
       while (i < end && t[i] >= 0) {
         i++;
         if ((i & 7) == 0) break; // back to eight at a time

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import random
+from functools import cache
 from importlib.metadata import version
 from ipaddress import IPv4Address, IPv6Address, ip_network
 from pathlib import Path
@@ -74,10 +75,15 @@ ODD = [
 ]
 
 
+@cache
+def ranges() -> tuple[countries.Ranges, countries.Ranges]:
+    return countries.ranges()
+
+
 def addresses(seed: int, count: int) -> list[str]:
     """Anywhere, and at the edges of the table's ranges."""
     rng = random.Random(seed)
-    v4, v6 = countries.ranges()
+    v4, v6 = ranges()
     edges4 = [rng.choice(v4)[0] + rng.choice([-1, 0, 1]) for _ in range(count)]
     edges6 = [rng.choice(v6)[0] + rng.choice([-1, 0, 1]) for _ in range(count)]
     fours = [rng.getrandbits(32) for _ in range(count)] + [n for n in edges4 if 0 <= n < 1 << 32]
