@@ -81,7 +81,8 @@ async def login(request: Request) -> Response:
     async with parts.database.connection() as db:
         known = await store.credentials(db, email)
     if not await passwords.is_password(form.get("password", ""), known[1] if known else None) or known is None:
-        parts.throttle.failed(email)
+        if email:  # known or not: what is refused must not tell
+            parts.throttle.failed(email)
         problems = {"password": "The address or the password is wrong."}
         return await account_form(request, "login.html", form, problems, 401)
     parts.throttle.passed(email)

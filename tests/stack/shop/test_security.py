@@ -119,6 +119,9 @@ def test_guessing_a_password_ends_soon(browser, other):
     email = sign_up(browser)
     statuses = [post(other, "/login", email=email, password=f"guess number {n}").status_code for n in range(10)]
     assert statuses == [401] * 8 + [429] * 2
+    nobody = f"{uuid.uuid4().hex}@mail.example"
+    unknown = [post(other, "/login", email=nobody, password=f"guess number {n}").status_code for n in range(10)]
+    assert unknown == statuses, "nor does it tell whether there is such an account"
     assert post(other, "/login", email=email, password=PASSWORD).status_code == 429, "the right one has to wait, too"
     assert "Log out" in browser.get("/").text, "who is logged in stays so"
 
