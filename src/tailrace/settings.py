@@ -86,7 +86,7 @@ class PipelinesSettings(Section):
 
 
 class CaptureSettings(Section):
-    """Which requests become events, and what of them. The built-in rules are in intercept/rules.py; these add to them."""
+    """Which requests become events, and what of them. These add to the built-in rules of intercept/rules.py."""
 
     development: bool = False  # also log requests to localhost and other development hosts
     skip_paths: list[str] = Field(default_factory=list)  # shell patterns, such as /health or /admin/*
