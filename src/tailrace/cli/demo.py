@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -53,7 +54,8 @@ def demo(
             if not supervisor.stopping.is_set():
                 _welcome(loop, browser)
                 supervisor.watch(seconds)
-                summary = _finish(loop)
+                supervisor.stopping.clear()
+                summary = _finish(loop, supervisor.stopping)
         finally:
             supervisor.stop()
     if summary is None:
@@ -87,29 +89,35 @@ def _welcome(loop: Demo, browser: bool) -> None:
             webbrowser.open(url)
 
 
-def _finish(loop: Demo) -> Summary:
-    """Let the last click arrive everywhere, stop the pipelines at their batch boundaries, and draw up the account."""
+def _finish(loop: Demo, impatient: threading.Event) -> Summary | None:
+    """Let the last click arrive everywhere, stop the pipelines at their batch boundaries, and draw up the account.
+
+    No account if `impatient` is set meanwhile: what has not arrived then is read at the next start.
+    """
     from tailrace.embedded import account
     from tailrace.embedded.demo import RELAY, SOURCE, wait
 
     before = loop.before
     assert before is not None, "the stack is up"
     latency = _latency(loop)
-    console.say("\nClosing the shop and letting the last clicks arrive …")
+    console.say("\nClosing the shop and letting the last clicks arrive (Ctrl-C again does not wait for them) …")
     loop.visitors.stop()
     loop.shop.stop()
     ends = account.open_books(loop.settings, (SOURCE,)).ends[SOURCE]
     log_end = sum(ends.values())
 
     def arrived() -> bool:
-        return account.behind(loop.settings, ends) == 0
+        return impatient.is_set() or account.behind(loop.settings, ends) == 0
 
     if not wait(arrived, _DRAIN_SECONDS):
         console.say(f"[yellow]After {_DRAIN_SECONDS:.0f} s the pipelines have not read all {log_end} events.[/]")
-    loop.pipelines.stop()
+    if impatient.is_set():
+        return None
     relayed = account.different_events(loop.settings, RELAY, before.ends[RELAY])
+    loop.pipelines.stop()
     after = account.open_books(loop.settings, (SOURCE, RELAY))
-    return account.summarise(before, after, SOURCE, relayed, latency)
+    realtime = [name for name, mode in loop.settings.pipelines.modes.items() if mode.startswith("realtime")]
+    return account.summarise(before, after, SOURCE, realtime, relayed, latency)
 
 
 def _latency(loop: Demo) -> dict[str, dict[str, float]]:

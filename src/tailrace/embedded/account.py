@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -70,8 +70,14 @@ def open_books(settings: Settings, topics: Iterable[str]) -> Books:
     return books
 
 
-def summarise(before: Books, after: Books, source: str, relayed: int | None, latency: dict[str, Any]) -> Summary:
-    """The difference between two moments. `relayed`: the different events that the real-time topic got, if one runs."""
+def summarise(
+    before: Books, after: Books, source: str, realtime: Collection[str], relayed: int, latency: dict[str, Any]
+) -> Summary:
+    """The difference between two moments.
+
+    The pipelines in `realtime` settle their account at the end of long batches, so theirs may be open: they are judged
+    by `relayed`, the different events that arrived in their topic.
+    """
     events = sum(after.ends[source].values()) - sum(before.ends[source].values())
     pipelines = {name: _minus(fates, before.fates.get(name, {})) for name, fates in after.fates.items()}
     pipelines = {name: fates for name, fates in pipelines.items() if fates["rows_in"] or fates["balance"]}
@@ -82,11 +88,11 @@ def summarise(before: Books, after: Books, source: str, relayed: int | None, lat
             sinks[kind] = sinks.get(kind, 0) + rows
     missing = {}
     for name, fates in pipelines.items():
-        if fates["rows_in"] < events:
+        if name not in realtime and fates["rows_in"] < events:
             missing[name] = events - fates["rows_in"]
     out = max((fates["rows_out"] for fates in pipelines.values()), default=0)
-    if relayed is not None and relayed < out:
-        missing["real time"] = out - relayed
+    if realtime and relayed < out:
+        missing[", ".join(sorted(realtime))] = out - relayed
     balance = sum(fates["balance"] for fates in pipelines.values())
     return Summary(events, pipelines, sinks, latency, balance, missing)
 
