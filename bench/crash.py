@@ -1,7 +1,7 @@
 """kill -9 of Spark at random moments, some inside a sink's commit; afterwards nothing is lost and nothing is double.
 
-While visitors write (2 % malformed, 2 % duplicates), `tailrace run` is killed again and again. Then it is let run to the
-end of the log, and every sink is compared with what a batch over the same log gives. Same seed, same kills.
+While visitors write (2 % malformed, 2 % duplicates), `tailrace run` is killed again and again. Then it is let run to
+the end of the log, and every sink is compared with what a batch over the same log gives. Same seed, same kills.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -90,7 +92,7 @@ class Crash:
         self._written = write(self.settings, self.topic, stream, rate=self.rate, stop=self._over.is_set).records
 
     def _life(self, number: int) -> None:
-        """Start Spark; it dies inside a commit (every second time), or at a random moment once it has done something."""
+        """Start Spark; it dies inside a commit (every second time), or at a random moment after some work."""
         point = self._random.choice(POINTS) if number % 2 == 0 else None
         fault = f"{point}:{self._random.randint(1, 6)}" if point else ""
         names = [f"{REALTIME}:realtime=5s", *BATCHED]
@@ -157,10 +159,8 @@ class _Killed:
         return self.process
 
     def __exit__(self, *_: object) -> None:
-        try:
+        with suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
         self.process.wait()
 
 
@@ -271,8 +271,8 @@ def compare(what: str, wanted: list[str], found: list[str]) -> list[str]:
     if wanted == found:
         return []
     missing, extra = set(wanted) - set(found), set(found) - set(wanted)
-    return [f"{what}: {len(wanted)} rows wanted, {len(found)} found; {len(missing)} missing, {len(extra)} wrong, such as "
-            f"{sorted(missing)[:1]} and {sorted(extra)[:1]}"]  # fmt: skip
+    told = f"{len(missing)} missing, {len(extra)} wrong, such as {sorted(missing)[:1]} and {sorted(extra)[:1]}"
+    return [f"{what}: {len(wanted)} rows wanted, {len(found)} found; {told}"]
 
 
 def ledgers(settings: Settings, crash: Crash) -> list[str]:
@@ -287,8 +287,10 @@ def ledgers(settings: Settings, crash: Crash) -> list[str]:
     for name in (REALTIME, *BATCHED):
         lines = [line for line in Ledger(database).lines(name, 100_000) if str(line["mode"]) != "batch"]
         lines.sort(key=lambda line: line["batch_id"])
-        wrong += [f"{name}: batch {line['batch_id']} has a balance of {line['balance']}" for line in lines if line["balance"]]
-        for before, after in zip(lines, lines[1:], strict=False):
+        wrong += [
+            f"{name}: batch {one['batch_id']} has a balance of {one['balance']}" for one in lines if one["balance"]
+        ]
+        for before, after in pairwise(lines):
             if before["end_offsets"] != after["start_offsets"]:
                 wrong.append(f"{name}: a gap between batches {before['batch_id']} and {after['batch_id']}")
         total = sum(line["rows_in"] for line in lines)

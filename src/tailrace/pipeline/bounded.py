@@ -64,7 +64,8 @@ def _write(
     raw = sources.bounded(session, settings, pipeline.source.topic, known.start, known.end)
     seen = Observation(METRICS)
     result = result_of(pipeline, raw, store, seen).persist()
-    sinks = [(spec.name, spec.open(SinkContext(session, settings, pipeline.name, batch.epoch))) for spec in pipeline.sinks]
+    context = SinkContext(session, settings, pipeline.name, batch.epoch)
+    sinks = [(spec.name, spec.open(context)) for spec in pipeline.sinks]
     try:
         for _, sink in sinks:
             sink.prepare(result.schema)
@@ -72,7 +73,7 @@ def _write(
         found = Facts(known.start, known.end, 0, 0, dict(seen.get))
         if found.metrics.get("failed"):
             raise PipelineError(
-                f"Pipeline {pipeline.name!r}: {found.metrics['failed']} rows of the range broke a rule. Nothing was written.",
+                f"Pipeline {pipeline.name!r}: {found.metrics['failed']} rows broke a rule. Nothing was written.",
                 "Mend the source or relax the rule, and run the range again.",
             )
         written = {name: result.count() if sink.committed(batch) else sink.write(result, batch) for name, sink in sinks}

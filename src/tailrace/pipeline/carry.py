@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 # Operators that hand on whatever columns they get.
-_PASS = frozenset({"Filter", "SubqueryAlias", "EventTimeWatermark", "CollectMetrics", "ResolvedHint", "Generate", "View"})
+_PASS = frozenset({"Filter", "SubqueryAlias", "EventTimeWatermark", "CollectMetrics", "ResolvedHint", "Generate"})
 _LEFT = frozenset({"Inner", "LeftOuter", "LeftSemi", "LeftAnti", "Cross"})
 _RIGHT = frozenset({"Inner", "RightOuter", "Cross"})
 
@@ -71,7 +71,9 @@ def _rebuild(spark: SparkSession, node: Any, below: list[Any], index: int, colum
         return node.copy(either, below[0])
     if name == "Join":
         kept = str(node.joinType().toString())
-        allowed = ({"LeftOuter"} if index == 0 else {"RightOuter"}) if unless is not None else (_LEFT if index == 0 else _RIGHT)
+        allowed = _LEFT if index == 0 else _RIGHT
+        if unless is not None:
+            allowed = allowed & {"LeftOuter", "RightOuter"}
         if kept in allowed:
             return node.withNewChildren(_seq(spark, below))
         raise Uncarried(f"a join of kind {kept}")

@@ -119,6 +119,12 @@ def offsets(path: Path, topic: str, batch: int | None = None) -> dict[int, int]:
     return parse_offsets(lines[2], topic) if len(lines) > 2 else {}
 
 
+def resume_offsets(path: Path, topic: str) -> dict[int, int]:
+    """Where the next batch to run begins, be it a new one or one to repeat; empty for a fresh checkpoint."""
+    done = committed(path)
+    return offsets(path, topic, done[-1]) if done else {}
+
+
 def initial_offsets(path: Path, topic: str) -> dict[int, int]:
     """Where the checkpoint's first batch began."""
     from tailrace.pipeline.sources import parse_offsets

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tailrace.errors import DefinitionError
 from tailrace.pipeline import logical
-from tailrace.pipeline.entry import EVENT_COLUMNS, Entry
+from tailrace.pipeline.entry import EVENT, EVENT_COLUMNS, Entry
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -38,12 +38,23 @@ class Compiled:
 def build(pipeline: Pipeline, raw: DataFrame, store: str | None, *, observe: bool = False) -> Compiled:
     """The pipeline over raw records. Raises DefinitionError for rules, columns and keys that do not fit."""
     entry = Entry(pipeline, store)
-    with _explained(pipeline, "a rule"):
+    whole = _over(entry, raw, observe)
+    if not observe:
+        return whole
+    # Parsing makes only the fields that the optimized plan reads; all of them are judged in any case.
+    fields = logical.fields_read(whole.result, EVENT)
+    lean = (
+        _over(replace(entry, fields=tuple(n for n in EVENT_COLUMNS if n in fields)), raw, observe) if fields else whole
+    )
+    return Compiled(pipeline, entry, whole.classified, lean.result)
+
+
+def _over(entry: Entry, raw: DataFrame, observe: bool) -> Compiled:
+    with _explained(entry.pipeline, "a rule"):
         classified = entry.classify(raw)
         counted = entry.observed(classified) if observe else classified
         events = entry.events(counted)
-    result = apply(pipeline, events)
-    return Compiled(pipeline, entry, classified, result)
+    return Compiled(entry.pipeline, entry, classified, apply(entry.pipeline, events))
 
 
 def apply(pipeline: Pipeline, events: DataFrame) -> DataFrame:
@@ -89,6 +100,6 @@ class _explained:  # noqa: N801 - used as a statement
 
         if isinstance(problem, PySparkException):
             raise DefinitionError(
-                f"Pipeline {self.pipeline.name!r}: {self.part} does not fit its data: {logical.first_sentence(problem)}",
+                f"Pipeline {self.pipeline.name!r}: {self.part} does not fit the data: {logical.first_sentence(problem)}",
                 f"The events have the columns {', '.join(EVENT_COLUMNS)}.",
             ) from problem

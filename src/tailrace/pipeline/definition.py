@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 Otherwise = Literal["quarantine", "drop", "fail"]
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
+_WEEK, _EARLIEST = Span.parse("7 days"), StartingOffsets()
 _declared: dict[tuple[str, str], tuple[str, int]] = {}
 
 
@@ -29,8 +30,8 @@ class LogSource:
     topic: str
     watermark: Span | None = None
     unique: str | None = None
-    keep: Span = Span.parse("7 days")
-    start: StartingOffsets = StartingOffsets()
+    keep: Span = _WEEK
+    start: StartingOffsets = _EARLIEST
     time: str = "event_time"
 
 
@@ -45,7 +46,7 @@ class Expectation:
 
 @dataclass(frozen=True, slots=True)
 class SinkSpec:
-    """What every sink declaration has in common. `key` names columns of the output; empty means: rows without identity."""
+    """What every sink declaration has in common. `key` names columns of the output; empty: rows without identity."""
 
     target: str
     key: tuple[str, ...] = ()
@@ -148,9 +149,11 @@ def pipeline(
 
 def _register(function: Callable[[DataFrame], DataFrame]) -> None:
     """The second function of one name would hide the first; a module that is loaded again declares the same lines."""
+    if "<" in function.__qualname__ or function.__module__ == "__main__":
+        return
     code = function.__code__
     key, place = (function.__module__, function.__qualname__), (code.co_filename, code.co_firstlineno)
-    if key[0] != "__main__" and _declared.setdefault(key, place) != place and _declared[key][0] == place[0]:
+    if _declared.setdefault(key, place) != place and _declared[key][0] == place[0]:
         raise DefinitionError(
             f"Two pipelines of {function.__module__} are named {function.__name__!r} (lines {_declared[key][1]} and "
             f"{place[1]} of {place[0]}).",
@@ -217,7 +220,7 @@ def kafka(topic: str, key: str | Sequence[str] = (), *, compacted: bool = True) 
 
 
 def postgres(table: str, key: str | Sequence[str] = ()) -> PostgresSpec:
-    """Rows upserted into `table` by `key`, exactly once. The table is created from the schema, or checked against it."""
+    """Rows upserted into `table` by `key`, exactly once. The table is made from the schema, or checked against it."""
     return PostgresSpec(table, _columns(key))
 
 

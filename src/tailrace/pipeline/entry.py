@@ -22,6 +22,8 @@ _FATES = {"quarantine": QUARANTINE, "drop": DROP, "fail": FAIL}
 
 EVENT_COLUMNS = (*FIELDS, "extra")
 RAW = "_raw"
+EVENT = "_event"
+PLACE = {"_topic": "topic", "_partition": "partition", "_offset": "offset"}
 METRICS = "tailrace"
 # A rejection's reason begins with one of these; the rest after a colon names the field.
 REJECTIONS = ("too_large", "not_utf8", "not_json", "not_object", "missing", "type", "value")
@@ -41,17 +43,21 @@ class Entry:
 
         columns = ("key", "value", "topic", "partition", "offset", "timestamp")
         asked = [F.lit(",".join(self.fields))] if self.fields != EVENT_COLUMNS else []
+        # What every batch needs of the record stands beside it: a plan that needs no more never makes the struct.
+        parts = {"_logged": "timestamp", **(PLACE if self.pipeline.source.unique else {})}
         parsed = raw.select(
-            F.struct(*columns).alias(RAW), F.call_function("tailrace_parse_event", "value", *asked).alias("_event")
-        ).select(RAW, "_event.*")
+            F.struct(*columns).alias(RAW),
+            *[F.col(column).alias(name) for name, column in parts.items()],
+            F.call_function("tailrace_parse_event", "value", *asked).alias(EVENT),
+        ).select(RAW, *parts, f"{EVENT}.*")
         judged = parsed.select("*", self._rule().alias("_rule"))
-        return judged.select("*", self._fate().alias("_fate")).drop("error")
+        return judged.select("*", self._fate().alias("_fate")).drop("error", *PLACE)
 
     def observed(self, classified: DataFrame) -> DataFrame:
         """The same rows without the record itself, counted by fate and rule on their way through."""
         from pyspark.sql import functions as F
 
-        slim = classified.select(*EVENT_COLUMNS, "_rule", "_fate", F.col(f"{RAW}.timestamp").alias("_logged"))
+        slim = classified.select(*EVENT_COLUMNS, "_rule", "_fate", "_logged")
         return slim.observe(METRICS, *self.metrics(F.col("_logged")))
 
     def events(self, classified: DataFrame) -> DataFrame:
@@ -81,7 +87,7 @@ class Entry:
         from pyspark.sql import functions as F
 
         source = self.pipeline.source
-        place = [F.col(f"{RAW}.{name}") for name in ("topic", "partition", "offset")]
+        place = [F.col(name) for name in PLACE]
         keep = F.lit(int(source.keep.seconds)).cast("bigint")
         return F.call_function(
             "tailrace_first_seen", F.lit(self.store), *place, F.col(str(source.unique)), F.col(source.time), keep
@@ -93,10 +99,10 @@ class Entry:
 
         fate = F.col("_fate")
         names = {"out": OUT, "duplicate": DUPLICATE, "quarantined": QUARANTINE, "dropped": DROP, "failed": FAIL}
-        fates = [F.count_if(fate == code).alias(name) for name, code in names.items()]
+        fates = [_count(fate == code).alias(name) for name, code in names.items()]
         # The rule of a duplicate is not counted: a repeat counts as a duplicate and nowhere else.
         rules = [
-            F.count_if((fate > DUPLICATE) & (F.col("_rule") == rule.name)).alias(f"rule:{rule.name}")
+            _count((fate > DUPLICATE) & (F.col("_rule") == rule.name)).alias(f"rule:{rule.name}")
             for rule in self.pipeline.quality
         ]
         passed = F.when(fate == OUT, F.col(self.pipeline.source.time))
@@ -110,3 +116,10 @@ class Entry:
 
         rejected = F.when(F.col("_fate") == QUARANTINE, F.split_part("_rule", F.lit(":"), F.lit(1)))
         return [F.count_if(rejected == word).alias(f"reason:{word}") for word in REJECTIONS]
+
+
+def _count(condition: Column) -> Column:
+    """`count_if` without the column that Spark would add to every row for it."""
+    from pyspark.sql import functions as F
+
+    return F.count(F.when(condition, F.lit(1)))

@@ -51,9 +51,13 @@ def ranges(query: StreamingQuery, topic: str) -> Facts:
     scans = [leaf for leaf in items(execution.executedPlan().collectLeaves()) if kind(leaf) == "MicroBatchScanExec"]
     start = parse_offsets(scans[0].start().json(), topic) if scans else {}
     end = parse_offsets(scans[0].end().json(), topic) if scans else {}
-    before = execution.prevOffsetSeqMetadata()
-    late = before.get().batchWatermarkMs() if before.isDefined() else 0
-    return Facts(start, end, execution.offsetSeqMetadata().batchWatermarkMs(), late)
+    return Facts(start, end, execution.offsetSeqMetadata().batchWatermarkMs(), late_before_ms(query))
+
+
+def late_before_ms(query: StreamingQuery) -> int:
+    """The watermark that the newest batch judged late rows by: the one of the batch before it."""
+    before = _execution(query).prevOffsetSeqMetadata()
+    return int(before.get().batchWatermarkMs()) if before.isDefined() else 0
 
 
 def counted(query: StreamingQuery, known: Facts) -> Facts:

@@ -29,6 +29,12 @@ def analysed(frame: DataFrame) -> Any:
     return frame._jdf.queryExecution().analyzed()
 
 
+def optimized(frame: DataFrame) -> Any:
+    """The optimized logical plan, of a stream too."""
+    session: Any = frame.sparkSession
+    return session._jsparkSession.sessionState().optimizer().execute(analysed(frame))
+
+
 def kind(node: Any) -> str:
     """The operator's or expression's class name."""
     return str(node.getClass().getSimpleName())
@@ -62,6 +68,23 @@ def is_stateful(node: Any) -> bool:
 def stateful_nodes(plan: Any) -> list[Any]:
     """Operators that keep state, top down."""
     return [node for node in walk(plan) if is_stateful(node)]
+
+
+def fields_read(frame: DataFrame, struct: str) -> set[str]:
+    """The fields of a struct column that the optimized plan reads one by one; none if it reads the whole struct."""
+    found: set[str] = set()
+    for node in walk(optimized(frame)):
+        for expression in items(node.expressions()):
+            for inner in walk(expression):
+                if kind(inner) == "GetStructField" and _is_named(inner.child(), struct):
+                    found.add(str(inner.extractFieldName()))
+                elif any(_is_named(child, struct) for child in children(inner)):
+                    return set()
+    return found
+
+
+def _is_named(expression: Any, name: str) -> bool:
+    return kind(expression) == "AttributeReference" and str(expression.name()) == name
 
 
 def python_nodes(plan: Any) -> list[str]:

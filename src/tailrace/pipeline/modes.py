@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from tailrace.pipeline.compile import Compiled
 
 KINDS = ("realtime", "micro-batch", "hourly", "daily", "batch")
-_DEFAULT_SPANS = {"realtime": Span.parse("5 minutes"), "micro-batch": Span(0)}
+_AT_ONCE = Span(0)
+_DEFAULT_SPANS = {"realtime": Span.parse("1 minute"), "micro-batch": _AT_ONCE}
 # What real-time mode cannot run: everything that shuffles or waits.
 _SHUFFLES = {
     "Sort",
@@ -33,7 +34,7 @@ class Mode:
     """A kind of run. `span` is the trigger interval of micro-batches, and the length of a real-time batch."""
 
     kind: str
-    span: Span = Span(0)
+    span: Span = _AT_ONCE
 
     @classmethod
     def parse(cls, text: str) -> Mode:
@@ -44,7 +45,7 @@ class Mode:
                 f"There is no mode {text!r}.", f"Modes are {', '.join(KINDS)}; micro-batch=1s sets an interval."
             )
         try:
-            span = Span.parse(length) if length else _DEFAULT_SPANS.get(word, Span(0))
+            span = Span.parse(length) if length else _DEFAULT_SPANS.get(word, _AT_ONCE)
         except DefinitionError as problem:
             raise ModeError(f"Mode {text!r}: {problem.what}", problem.remedy) from None
         return cls(word, span)
@@ -77,7 +78,8 @@ def check(spark: SparkSession, mode: Mode, compiled: Compiled) -> None:
 def _realtime_obstacle(compiled: Compiled) -> str | None:
     kinds = [sink.kind for sink in compiled.pipeline.sinks]
     if kinds != ["kafka"]:
-        return f"real time writes to exactly one Kafka topic, and its sinks are {', '.join(s.name for s in compiled.pipeline.sinks)}"
+        names = ", ".join(sink.name for sink in compiled.pipeline.sinks)
+        return f"real time writes to exactly one Kafka topic, and its sinks are {names}"
     plan = logical.analysed(compiled.result)
     states = [str(logical.describe_state(node)) for node in logical.stateful_nodes(plan)]
     if states:

@@ -68,7 +68,7 @@ def start_query(
     modes.check(session, mode, compiled)
     partitions = settings.spark.shuffle_partitions
     claimed = checkpoint.claim(settings, pipeline.name, checkpoint.fingerprint(pipeline, compiled.result, partitions))
-    prepare_store(session, settings, pipeline, checkpoint.offsets(claimed.path, pipeline.source.topic))
+    prepare_store(session, settings, pipeline, checkpoint.resume_offsets(claimed.path, pipeline.source.topic))
     database.prepare()
     if not compiled.stateful:
         repair(session, settings, compiled, Ledger(database), claimed)

@@ -48,7 +48,9 @@ def test_every_record_has_one_fate(project):
     )
     project.run(views)
     (line,) = project.lines(views.name)
-    figures = {name: line[name] for name in ("rows_in", "rows_out", "duplicate", "quarantined", "dropped", "late", "balance")}
+    figures = {
+        name: line[name] for name in ("rows_in", "rows_out", "duplicate", "quarantined", "dropped", "late", "balance")
+    }
     assert figures == {
         "rows_in": 7, "rows_out": 2, "duplicate": 1, "quarantined": 3, "dropped": 1, "late": 0, "balance": 0,
     }  # fmt: skip
@@ -57,7 +59,11 @@ def test_every_record_has_one_fate(project):
     assert line["sinks"] == {f"kafka:{views.name}": 2, f"postgres:{views.name}": 2}
     assert project.query(f"SELECT url, views FROM {views.name} ORDER BY url") == [("/", 1), ("/a", 1)]
     assert project.picture(views.name) == {
-        f'["2026-03-01T12:00:00.000000Z","{url}"]': {"window_start": "2026-03-01T12:00:00.000000Z", "url": url, "views": 1}
+        f'["2026-03-01T12:00:00.000000Z","{url}"]': {
+            "window_start": "2026-03-01T12:00:00.000000Z",
+            "url": url,
+            "views": 1,
+        }
         for url in ("/", "/a")
     }
 
@@ -67,11 +73,18 @@ def test_quarantine_keeps_the_bytes_and_says_why(project):
     bad = project.event(3, host=None)
     project.send(project.event(1), b"\xff\x00raw", bad)
     project.run(views)
-    kept = {headers["tailrace-reason"]: (value, headers) for _, value, headers in project.records(f"{views.name}.quarantine")}
+    kept = {
+        headers["tailrace-reason"]: (value, headers)
+        for _, value, headers in project.records(f"{views.name}.quarantine")
+    }
     assert set(kept) == {"not_utf8", "has_host"}
     value, headers = kept["not_utf8"]
     assert value == b"\xff\x00raw"
-    assert (headers["tailrace-rule"], headers["tailrace-topic"], headers["tailrace-offset"]) == ("event", project.source, "1")
+    assert (headers["tailrace-rule"], headers["tailrace-topic"], headers["tailrace-offset"]) == (
+        "event",
+        project.source,
+        "1",
+    )
     assert kept["has_host"][0] == bad.to_json()
     assert kept["has_host"][1]["tailrace-rule"] == "has_host"
     assert len(headers["tailrace-time"]) == 27
@@ -111,7 +124,10 @@ def test_a_batch_that_failed_after_its_sinks_is_not_written_twice(project, monke
     assert project.query(f"SELECT views FROM {views.name}") == [(2,)]
     assert [json.loads(value)["views"] for _, value, _ in project.records(views.name)] == [1, 2]
     assert len(project.records(f"{views.name}.quarantine")) == 1
-    assert [(line["batch_id"], line["rows_in"], line["balance"]) for line in project.lines(views.name)] == [(0, 2, 0), (1, 1, 0)]
+    assert [(line["batch_id"], line["rows_in"], line["balance"]) for line in project.lines(views.name)] == [
+        (0, 2, 0),
+        (1, 1, 0),
+    ]
 
 
 def test_a_failing_rule_stops_before_anything_is_written(project):

@@ -32,7 +32,9 @@ def spread(times, length, slide):
     return [(t, start) for t in times for start in range(-3600, 3600, slide) if start <= t < start + length]
 
 
-@pytest.mark.parametrize(("window", "length", "slide"), [(("60 seconds",), 60, 60), (("60 seconds", "20 seconds"), 60, 20)])
+@pytest.mark.parametrize(
+    ("window", "length", "slide"), [(("60 seconds",), 60, 60), (("60 seconds", "20 seconds"), 60, 20)]
+)
 def test_late_rows_are_those_that_spark_dropped(project, window, length, slide):
     views = windowed(project, *window)
     batches = [

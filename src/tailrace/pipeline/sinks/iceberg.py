@@ -114,7 +114,7 @@ class IcebergSink(Sink):
             raise SinkError(
                 what,
                 f"Column {first.name} is {there[first.name]} there. Run: ALTER TABLE {self.table} ALTER COLUMN "
-                f"`{first.name}` TYPE {first.dataType.simpleString()} (Iceberg only widens), or cast it in the function.",
+                f"`{first.name}` TYPE {first.dataType.simpleString()} (it only widens), or cast it in the function.",
             )
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class KafkaSink(Sink):
-    """Rows as JSON records, keyed, with pipeline, batch and revision in their headers. Read them with read_committed."""
+    """Rows as keyed JSON records, with pipeline, batch and revision in their headers. Read with read_committed."""
 
     def __init__(self, spec: KafkaSpec, context: SinkContext) -> None:
         self.spec = spec
@@ -40,7 +40,7 @@ class KafkaSink(Sink):
 
 
 def ensure_topic(settings: Settings, topic: str, *, compacted: bool) -> None:
-    """Create the topic where it is missing: as declared in settings, else four partitions, kept for ever if compacted."""
+    """Create the topic where it is missing: as declared in settings, else kept for ever if compacted."""
     declared = settings.topics.get(topic)
     spec = TopicSpec.declared(topic, declared) if declared else TopicSpec(topic, compacted=compacted)
     if compacted and not declared:
@@ -49,5 +49,5 @@ def ensure_topic(settings: Settings, topic: str, *, compacted: bool) -> None:
 
 
 def send(made: DataFrame, settings: Settings, topic: str, batch: Batch, sink: str) -> int:
-    """Write `key`, `value`, `headers` to the topic exactly once per (epoch, sink, batch); the number of rows of the batch."""
+    """Write `key`, `value`, `headers` to the topic exactly once per (epoch, sink, batch); the rows of the batch."""
     return kernel.write_kafka(made, settings, topic, f"{batch.pipeline}.{batch.epoch}", sink, batch.id)

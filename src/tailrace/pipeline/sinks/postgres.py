@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import secrets
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from psycopg import sql
+from psycopg.errors import LockNotAvailable
 
 from tailrace.errors import SinkError
 from tailrace.pipeline import faults, kernel
@@ -29,7 +32,9 @@ class PostgresSink(Sink):
         self.context = context
         self.table = Table.parse(spec.target)
         # A staging table of this process alone: what a killed one may still be writing cannot get in.
-        self.staging = Table("tailrace", f"staging_{context.pipeline}_{self.table.name}_{secrets.token_hex(3)}"[-63:])
+        owner = hashlib.sha256(f"{context.pipeline} {self.table}".encode()).hexdigest()[:12]
+        self._prefix = f"staging_{owner}_"
+        self.staging = Table("tailrace", f"{self._prefix}{secrets.token_hex(3)}")
         self._database = Database(context.settings)
         self._columns: dict[str, str] = {}
         self._last: int | None = None
@@ -39,7 +44,7 @@ class PostgresSink(Sink):
         for key in self.spec.key:
             if self._columns[key] == "jsonb":
                 raise SinkError(
-                    f"Pipeline {self.context.pipeline!r}: key column {key!r} of table {self.table} is a map, list or struct.",
+                    f"Pipeline {self.context.pipeline!r}: key column {key!r} of {self.table} is a map, list or struct.",
                     "Use columns of plain types as key.",
                 )
         with self._database.transaction() as cursor:
@@ -123,7 +128,7 @@ class PostgresSink(Sink):
         statement = difference(cursor, self.table, self._columns)
         if statement:
             raise SinkError(
-                f"Table {self.table} does not fit the output of pipeline {self.context.pipeline!r}. Nothing was changed.",
+                f"Table {self.table} does not fit the output of pipeline {self.context.pipeline!r}. It was left alone.",
                 f"Run: {statement}",
             )
         if self.spec.key and set(self.spec.key) not in unique_keys(cursor, self.table):
@@ -134,6 +139,13 @@ class PostgresSink(Sink):
             )
 
     def _prepare_staging(self, cursor: Any) -> None:
+        # What killed processes left; one that is still writing keeps its table until the next time.
+        listed = "SELECT tablename FROM pg_tables WHERE schemaname = 'tailrace' AND tablename ^@ %s"
+        cursor.execute(listed, (self._prefix,))
+        for (name,) in cursor.fetchall():
+            with suppress(LockNotAvailable), cursor.connection.transaction():
+                cursor.execute("SET LOCAL lock_timeout = '1s'")
+                cursor.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(Table("tailrace", name).identifier))
         columns = sql.SQL(", ").join(
             sql.SQL("{} {}").format(sql.Identifier(name), sql.SQL(kind)) for name, kind in self._columns.items()
         )

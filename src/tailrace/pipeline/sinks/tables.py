@@ -74,7 +74,8 @@ def _type(name: str, kind: DataType) -> str:
 def difference(cursor: Any, table: Table, wanted: Mapping[str, str]) -> str | None:
     """The ALTER TABLE that would make the table fit, or None if it does."""
     cursor.execute(
-        "SELECT a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull AND NOT a.atthasdef AND a.attidentity = '' "
+        "SELECT a.attname, format_type(a.atttypid, a.atttypmod), "
+        "a.attnotnull AND NOT a.atthasdef AND a.attidentity = '' "
         "FROM pg_attribute a WHERE a.attrelid = %s::regclass AND a.attnum > 0 AND NOT a.attisdropped",
         (table.identifier.as_string(),),
     )

@@ -1,0 +1,107 @@
+"""What is wrong with a pipeline is said before anything starts, in a sentence that names it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tailrace import enrich, expect, kafka, log, pipeline, postgres
+from tailrace.errors import CheckpointError, DefinitionError, ModeError
+from tailrace.pipeline import checkpoint
+from tailrace.pipeline.modes import Mode
+from tailrace.pipeline.plan import check, plan
+
+SOURCE = log("events", watermark="15 seconds", unique="event_id")
+
+
+@pytest.fixture
+def local(settings, tmp_path):
+    return settings.derive({"home": str(tmp_path)})
+
+
+def declare(function, *, quality=(), sinks=None, source=SOURCE, name="tested"):
+    function.__name__ = name
+    return pipeline(source=source, quality=list(quality), sinks=sinks or [kafka("t", key=["event_id"])])(function)
+
+
+def counted(events):
+    from pyspark.sql import functions as F
+
+    per_minute = events.groupBy(F.window("event_time", "1 minute"), enrich.path("url").alias("path"))
+    return per_minute.agg(F.count("*").alias("views")).select(F.col("window.start").alias("start"), "path", "views")
+
+
+def recounted(events):
+    from pyspark.sql import functions as F
+
+    per_minute = events.groupBy(F.window("event_time", "5 minutes"), enrich.path("url").alias("path"))
+    return per_minute.agg(F.count("*").alias("views")).select(F.col("window.start").alias("start"), "path", "views")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        (lambda: declare(lambda events: 42), "'tested' returned int, not a DataFrame"),
+        (lambda: declare(lambda events: events.select("nonsense")), "'tested': the function .*nonsense"),
+        (lambda: declare(lambda events: events, quality=[expect("r", "nonsense > 1")]), "'tested': a rule .*nonsense"),
+        (
+            lambda: declare(lambda events: events.select("url")),
+            "key column 'event_id' of sink kafka:t is not in its output",
+        ),
+        (lambda: declare(lambda events: events.select("url", "url")), "two columns named 'url'"),
+    ],
+)
+def test_a_function_that_does_not_fit(spark, local, wrong, says):
+    with pytest.raises(DefinitionError, match=says) as told:
+        plan(spark, local, wrong())
+    assert told.value.remedy
+
+
+def test_a_plan_tells_all(spark, local):
+    views = declare(counted, sinks=[kafka("v", key=["start", "path"]), postgres("v", key=["start", "path"])])
+    told = plan(spark, local, views)
+    assert told.columns_out == ["start timestamp", "path string", "views bigint"]
+    assert told.columns_in[:2] == ["event_id string", "event_time timestamp"]
+    assert told.start == "earliest"
+    assert told.output_mode == "update"
+    assert len(told.state) == 1 and "count" in told.state[0]
+    assert told.modes["realtime"].startswith("real time writes to exactly one Kafka topic")
+    assert {mode for mode, reason in told.modes.items() if not reason} == {"micro-batch", "hourly", "daily", "batch"}
+
+
+def test_modes_that_cannot_run_say_why(spark, local):
+    from pyspark.sql import functions as F
+
+    state = declare(counted, sinks=[kafka("v", key=["start", "path"])])
+    with pytest.raises(
+        ModeError, match=r"'tested' cannot run as realtime: real time keeps no state, and it has Aggregate"
+    ):
+        check(spark, local, state, Mode.parse("realtime"))
+    python = declare(lambda events: events.select("event_id", F.udf(lambda url: url)("url").alias("u")))
+    with pytest.raises(ModeError, match="no Python functions"):
+        check(spark, local, python, Mode.parse("realtime"))
+    exploded = declare(lambda events: events.select("event_id", F.explode(F.split("url", "/")).alias("part")))
+    assert "cannot pass Generate" in plan(spark, local, exploded).modes["realtime"]
+    plain = declare(lambda events: events.where("status < 500").select("event_id", "url"))
+    check(spark, local, plain, Mode.parse("realtime"))
+    assert plan(spark, local, plain).modes == dict.fromkeys(("realtime", "micro-batch", "hourly", "daily", "batch"), "")
+
+
+def test_a_checkpoint_of_another_version_is_refused_and_kept(spark, local):
+    sinks = [kafka("v", key=["start", "path"])]
+    first = declare(counted, sinks=sinks)
+    check(spark, local, first, Mode.parse("micro-batch"))
+    from tailrace.pipeline.queries import compile_stream
+
+    shape = checkpoint.fingerprint(first, compile_stream(spark, local, first).result, local.spark.shuffle_partitions)
+    claimed = checkpoint.claim(local, "tested", shape)
+    check(spark, local, first, Mode.parse("micro-batch"))
+    second = declare(recounted, sinks=sinks)
+    with pytest.raises(CheckpointError, match=r"checkpoint of pipeline 'tested' .*state was"):
+        check(spark, local, second, Mode.parse("micro-batch"))
+    assert (claimed.path / checkpoint.CARD).exists()
+    aside = checkpoint.reset(local, "tested")
+    assert aside is not None and aside.exists()
+    check(spark, local, second, Mode.parse("micro-batch"))
+    renewed = checkpoint.claim(local, "tested", shape)
+    assert renewed.epoch != claimed.epoch
+    assert renewed.revision(0) >= claimed.revision(0)
