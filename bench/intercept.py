@@ -104,9 +104,11 @@ def run(context: Context) -> list[Result]:
         "TAILRACE_OUTBOX__TOPIC": topic,
         "TAILRACE_OUTBOX__SPOOL": str(context.scratch / "outbox"),
     }
-    bare, ours = Server(context, "bare"), Server(context, "intercepted", **variables)
+    servers: list[Server] = []
     try:
-        for server in (bare, ours):
+        servers.append(bare := Server(context, "bare"))
+        servers.append(ours := Server(context, "intercepted", **variables))
+        for server in servers:
             server.wait()
         results = _capacity(context, bare, ours)
         results += _latency(context, bare, ours, rate=NEAR * min(median(bare.rates), median(ours.rates)))
@@ -117,7 +119,7 @@ def run(context: Context) -> list[Result]:
         results.append(_account(context, topic, requests))
         return results
     finally:
-        for server in (bare, ours):
+        for server in servers:
             if server.process.poll() is None:
                 server.stop()
         for done in admin(context.settings).delete_topics([topic]).values():

@@ -77,21 +77,27 @@ class Rules:
     def skips(self, method: str | None, path: str, headers: Headers) -> str | None:
         """The rule that keeps this request out of the log before it is answered, or None."""
         try:
-            answer = self._path_answers.get(path)
-            if answer is None:
-                answer = self._judge_path(path)
-            if answer:
-                return answer
-            if self._methods and method in self._methods:
-                return "method"
-            for name, value in headers:
-                if name == b"host":
-                    answer = self._host_answers.get(value)
-                    return (self._judge_host(value) if answer is None else answer) or None
-            return None
+            # The usual case: a path and a host that were seen before, and Host as the first header.
+            if not self._path_answers[path] and headers[0][0] == b"host" and not self._methods:
+                return self._host_answers[headers[0][1]] or None
+        except LookupError:
+            pass
+        try:
+            return self._judge(method, path, headers)
         except Exception:
             logger.exception("A capture rule failed; the request passes.")
             return "error"
+
+    def _judge(self, method: str | None, path: str, headers: Headers) -> str | None:
+        answer = self._path_answers.get(path)
+        answer = self._judge_path(path) if answer is None else answer
+        if answer or method in self._methods:
+            return answer or "method"
+        for name, host in headers:
+            if name == b"host":
+                answer = self._host_answers.get(host)
+                return (self._judge_host(host) if answer is None else answer) or None
+        return None
 
     def _judge_path(self, path: str) -> str:
         extension = path.rpartition(".")[2].lower()

@@ -178,7 +178,8 @@ class Sender:
                 self.counts.dropped += 1
                 self._done(parcel)
             else:
-                self.counts.complain(f"Kafka has not taken events, they are sent again: {error.str()}")
+                if error.code() != KafkaError._PURGE_QUEUE:
+                    self.counts.complain(f"Kafka has not taken events, they are sent again: {error.str()}")
                 self._failed.append(parcel)
 
     def _hear_trouble(self, error: KafkaError) -> None:

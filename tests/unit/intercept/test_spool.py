@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import errno
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -137,3 +138,34 @@ def test_a_full_disk_leaves_no_torn_record(tmp_path, monkeypatch):
     assert values(heir) == [b"event %d" % n for n in range(5)]
     assert heir.damaged == 0
     heir.close()
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of 64 KiB."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    made = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(place)], capture_output=True, check=False
+    )
+    if made.returncode:
+        pytest.skip("only root may mount a small disk")
+    yield place
+    subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+def test_a_disk_that_is_really_full_keeps_every_whole_record(small_disk):
+    spool = spools.create(small_disk, BIG, BIG)
+    written = 0
+    with pytest.raises(SpoolFull):
+        while True:
+            spool.append([(b"v", b"%06d" % written + b"x" * 500)])
+            written += 1
+    assert written > 50
+    (heir,) = spools.adopt(dead(spool), BIG, BIG)
+    assert [int(value[:6]) for value in values(heir)] == list(range(written))
+    assert heir.damaged == 0
+    for place in [place for place, _, _ in (heir.rewind(), heir.read(BIG))[1]]:
+        heir.ack(place)
+    heir.close()
+    assert not list(small_disk.iterdir())
