@@ -84,8 +84,7 @@ def _run_streams(settings: Settings, runs: list[tuple[Pipeline, Mode]], *, once:
 
     ensure(settings, declared(settings))
     spark = start_session(local_slots(settings, runs))
-    check_all(spark, settings, runs)
-    runner = Runner(spark, settings, runs, once=once)
+    runner = Runner(spark, settings, runs, once=once, prepared=check_all(spark, settings, runs))
 
     def stop(number: int, frame: FrameType | None) -> None:
         runner.stop()

@@ -51,6 +51,11 @@ def _carry(spark: SparkSession, node: Any, column: Any, unless: Any | None) -> A
     if any(a.exprId().equals(column.exprId()) for a in items(node.output())):
         return node
     below = children(node)
+    if kind(node) == "Union":
+        branches = [_carry(spark, child, column, unless) for child in below]
+        if unless is not None or not all(branches):
+            raise Uncarried("a union")
+        return node.withNewChildren(_seq(spark, branches))
     for index, child in enumerate(below):
         new = _carry(spark, child, column, unless)
         if new is not None:

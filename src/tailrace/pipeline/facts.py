@@ -24,7 +24,6 @@ class Facts:
     watermark_ms: int
     late_before_ms: int
     metrics: dict[str, int] = field(default_factory=dict)
-    dropped_by_watermark: int = 0
 
     @property
     def rows_in(self) -> int:
@@ -65,21 +64,8 @@ def counted(query: StreamingQuery, known: Facts) -> Facts:
     execution = _execution(query)
     found = execution.observedMetrics().get(METRICS)
     metrics: dict[str, int] = json.loads(found.get().json()) if found.isDefined() else {}
-    dropped = sum(_metric(node, "numRowsDroppedByWatermark") for node in _nodes(execution.executedPlan()))
-    return Facts(known.start, known.end, known.watermark_ms, known.late_before_ms, metrics, dropped)
+    return Facts(known.start, known.end, known.watermark_ms, known.late_before_ms, metrics)
 
 
 def _execution(query: StreamingQuery) -> Any:
     return query._jsq.streamingQuery().lastExecution()
-
-
-def _nodes(plan: Any) -> list[Any]:
-    found = [plan]
-    for child in items(plan.children()):
-        found += _nodes(child)
-    return found
-
-
-def _metric(node: Any, name: str) -> int:
-    metric = node.metrics().get(name)
-    return int(metric.get().value()) if metric.isDefined() else 0

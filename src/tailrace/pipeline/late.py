@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tailrace.errors import DefinitionError
 from tailrace.pipeline import carry, logical
 from tailrace.pipeline.entry import EVENT_COLUMNS, OUT, RAW
 from tailrace.pipeline.logical import items, kind
@@ -20,16 +21,18 @@ if TYPE_CHECKING:
     from tailrace.pipeline.compile import Compiled
 
 
+RECORD = "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp"
+
+
 @dataclass(frozen=True, slots=True)
 class LateRule:
     """Where lateness is decided: the lowest operator with state, and which of its keys is the window or time.
 
-    `grouping` is the index of that key among an aggregate's keys. `obstacle` says why late rows cannot be told apart.
+    `grouping` is the index of that key among an aggregate's keys.
     """
 
     grouping: int | None = None
     operator: str = ""
-    obstacle: str = ""
 
 
 def rule(compiled: Compiled) -> LateRule | None:
@@ -44,6 +47,23 @@ def rule(compiled: Compiled) -> LateRule | None:
         if kind(grouping) == "AttributeReference" and grouping.metadata().contains(logical.DELAY):
             return LateRule(index, "Aggregate")
     return None
+
+
+def check(compiled: Compiled) -> None:
+    """Raises DefinitionError if the pipeline's late rows could not be told when there are some."""
+    how = rule(compiled)
+    if how is None:
+        return
+    spark = compiled.result.sparkSession
+    nothing = spark.createDataFrame([], RECORD)
+    try:
+        find(compiled, compiled.entry.classify(nothing), how, 1)
+    except carry.Uncarried as operator:
+        raise DefinitionError(
+            f"Pipeline {compiled.pipeline.name!r}: its late rows could not be told: a record cannot be followed "
+            f"through {operator} below {how.operator}.",
+            "Bring the rows together before the function (one topic), or declare the source without a watermark.",
+        ) from None
 
 
 def find(compiled: Compiled, classified: DataFrame, how: LateRule, watermark_ms: int) -> DataFrame:

@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from tailrace.errors import PipelineError
-from tailrace.pipeline import carry, checkpoint, logical, modes, realtime
+from tailrace.pipeline import carry, checkpoint, late, logical, modes, realtime
 from tailrace.pipeline.modes import KINDS, Mode
-from tailrace.pipeline.queries import compile_stream, session_for
+from tailrace.pipeline.queries import Prepared, compile_stream, prepare, session_for
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -53,6 +53,7 @@ def plan(spark: SparkSession, settings: Settings, pipeline: Pipeline) -> Plan:
         if not dimension.version:
             dimension.load(session, settings)
     compiled = compile_stream(session, settings, pipeline)
+    late.check(compiled)
     partitions = settings.spark.shuffle_partitions
     checkpoint.check(settings, pipeline.name, checkpoint.fingerprint(pipeline, compiled.result, partitions))
     source = pipeline.source
@@ -87,30 +88,22 @@ def obstacle(session: SparkSession, mode: Mode, compiled: Compiled) -> str | Non
     return None
 
 
-def check_all(spark: SparkSession, settings: Settings, runs: Sequence[tuple[Pipeline, Mode]]) -> None:
+def check_all(
+    spark: SparkSession, settings: Settings, runs: Sequence[tuple[Pipeline, Mode]]
+) -> dict[str, Prepared]:
     """Every pipeline with its mode, before any of them starts. Raises the first thing that is wrong with one.
 
     A service that does not answer is not the pipeline's fault: its worker waits for it.
     """
+    found = {}
     for pipeline, mode in runs:
         try:
-            check(spark, settings, pipeline, mode)
+            found[pipeline.name] = prepare(spark, settings, pipeline, mode)
         except PipelineError:
             raise
         except Exception as problem:
             log.warning("%s could not be checked: %s", pipeline.name, logical.first_sentence(problem))
-
-
-def check(spark: SparkSession, settings: Settings, pipeline: Pipeline, mode: Mode) -> None:
-    """Raises PipelineError if the pipeline, its mode or its checkpoint does not fit."""
-    session = session_for(spark, settings, pipeline)
-    for dimension in pipeline.dimensions:
-        if not dimension.version:
-            dimension.load(session, settings)
-    compiled = compile_stream(session, settings, pipeline)
-    modes.check(session, mode, compiled)
-    partitions = settings.spark.shuffle_partitions
-    checkpoint.check(settings, pipeline.name, checkpoint.fingerprint(pipeline, compiled.result, partitions))
+    return found
 
 
 def _start(settings: Settings, pipeline: Pipeline) -> str:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tailrace.pipeline import checkpoint, compile, kernel, logical, modes, sources
+from tailrace.pipeline import checkpoint, compile, kernel, late, logical, modes, sources
 from tailrace.pipeline.batch import BatchWriter
 from tailrace.pipeline.ledger import Ledger
 from tailrace.pipeline.repair import repair
@@ -59,16 +59,37 @@ class Query:
         self.release()
 
 
-def start_query(
-    spark: SparkSession, settings: Settings, database: Database, pipeline: Pipeline, mode: Mode, status: Status
-) -> Query:
-    """Compile, check and start. Raises PipelineError, before anything runs, if pipeline or checkpoint does not fit."""
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A pipeline that was compiled and found fit to run, with the session it belongs to."""
+
+    session: SparkSession
+    compiled: Compiled
+    shape: dict[str, Any]
+
+
+def prepare(spark: SparkSession, settings: Settings, pipeline: Pipeline, mode: Mode) -> Prepared:
+    """Compile and check. Raises PipelineError if the pipeline, its mode or its checkpoint does not fit."""
     session = session_for(spark, settings, pipeline)
+    for dimension in pipeline.dimensions:
+        if dimension.due() or not dimension.version:
+            dimension.load(session, settings)
     compiled = compile_stream(session, settings, pipeline)
     modes.check(session, mode, compiled)
-    partitions = settings.spark.shuffle_partitions
-    claimed = checkpoint.claim(settings, pipeline.name, checkpoint.fingerprint(pipeline, compiled.result, partitions))
-    prepare_store(session, settings, pipeline, checkpoint.resume_offsets(claimed.path, pipeline.source.topic))
+    late.check(compiled)
+    shape = checkpoint.fingerprint(pipeline, compiled.result, settings.spark.shuffle_partitions)
+    checkpoint.check(settings, pipeline.name, shape)
+    return Prepared(session, compiled, shape)
+
+
+def start_query(settings: Settings, database: Database, prepared: Prepared, mode: Mode, status: Status) -> Query:
+    """Claim the checkpoint, mend what a crash left, and start."""
+    session, compiled = prepared.session, prepared.compiled
+    pipeline = compiled.pipeline
+    claimed = checkpoint.claim(settings, pipeline.name, prepared.shape)
+    position = checkpoint.resume_offsets(claimed.path, pipeline.source.topic)
+    prepare_store(session, settings, pipeline, position)
+    status.position = position
     database.prepare()
     if not compiled.stateful:
         repair(session, settings, compiled, Ledger(database), claimed)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tailrace.pipeline import metrics
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from tailrace.pipeline.definition import Pipeline
     from tailrace.pipeline.modes import Mode
+    from tailrace.pipeline.queries import Prepared
     from tailrace.settings import Settings
 
 
@@ -25,12 +26,19 @@ class Runner:
     """Runs pipelines until it is stopped, or until all have ended. `stop` may be called from any thread or signal."""
 
     def __init__(
-        self, spark: SparkSession, settings: Settings, runs: Sequence[tuple[Pipeline, Mode]], *, once: bool = False
+        self,
+        spark: SparkSession,
+        settings: Settings,
+        runs: Sequence[tuple[Pipeline, Mode]],
+        *,
+        once: bool = False,
+        prepared: Mapping[str, Prepared] | None = None,
     ) -> None:
+        ready = prepared or {}
         self.database = Database(settings)
         self.statuses = [Status(pipeline.name, pipeline.source.topic, str(mode)) for pipeline, mode in runs]
         self.workers = [
-            Worker(spark, settings, self.database, pipeline, mode, status, once=once)
+            Worker(spark, settings, self.database, pipeline, mode, status, once=once, prepared=ready.get(pipeline.name))
             for (pipeline, mode), status in zip(runs, self.statuses, strict=True)
         ]
         self.board = Board(settings, self.database, self.statuses)

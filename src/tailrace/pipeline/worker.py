@@ -11,7 +11,7 @@ from tailrace.errors import PipelineError, TailraceError
 from tailrace.pipeline import logical, metrics
 from tailrace.pipeline.batch import Stopping
 from tailrace.pipeline.calendar import next_run
-from tailrace.pipeline.queries import Query, start_query
+from tailrace.pipeline.queries import Prepared, Query, prepare, start_query
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,6 +45,7 @@ class Worker(threading.Thread):
         status: Status,
         *,
         once: bool = False,
+        prepared: Prepared | None = None,
     ) -> None:
         super().__init__(name=f"tailrace-{pipeline.name}", daemon=True)
         self.spark = spark
@@ -54,6 +55,7 @@ class Worker(threading.Thread):
         self.mode = mode
         self.status = status
         self.once = once
+        self._prepared = prepared
         self.problem: BaseException | None = None
         self._stop_asked = threading.Event()
         self._pause = FIRST_PAUSE
@@ -81,10 +83,10 @@ class Worker(threading.Thread):
 
     def _run_once(self) -> bool:
         """Start the query and stay with it. True when the pipeline is finished, False to start it again."""
-        for dimension in self.pipeline.dimensions:
-            if dimension.due() or not dimension.version:
-                dimension.load(self.spark, self.settings)
-        query = start_query(self.spark, self.settings, self.database, self.pipeline, self.mode, self.status)
+        # What was checked before the start serves the first time; a later start looks at everything anew.
+        prepared, self._prepared = self._prepared, None
+        prepared = prepared or prepare(self.spark, self.settings, self.pipeline, self.mode)
+        query = start_query(self.settings, self.database, prepared, self.mode, self.status)
         self.status.become("running")
         try:
             self._watch(query)

@@ -8,7 +8,8 @@ from tailrace import enrich, expect, kafka, log, pipeline, postgres
 from tailrace.errors import CheckpointError, DefinitionError, ModeError
 from tailrace.pipeline import checkpoint
 from tailrace.pipeline.modes import Mode
-from tailrace.pipeline.plan import check, plan
+from tailrace.pipeline.plan import plan
+from tailrace.pipeline.queries import prepare as check
 
 SOURCE = log("events", watermark="15 seconds", unique="event_id")
 

@@ -11,7 +11,7 @@ from tailrace import kafka, log, pipeline
 from tailrace.event import format_time
 
 
-def windowed(project, *window, mode="count"):
+def windowed(project, *window):
     """Counts per window over the GET requests only, so that filtered rows are neither late nor counted."""
     from pyspark.sql import functions as F
 

@@ -37,6 +37,8 @@ class PostgresSink(Sink):
         self.staging = Table("tailrace", f"{self._prefix}{secrets.token_hex(3)}")
         self._database = Database(context.settings)
         self._columns: dict[str, str] = {}
+        self._empty = sql.SQL("TRUNCATE {}").format(self.staging.identifier)
+        self._dirty = False  # whether the staging table may hold rows of a batch that failed
         self._last: int | None = None
 
     def prepare(self, schema: StructType) -> None:
@@ -63,8 +65,10 @@ class PostgresSink(Sink):
         return self._last >= batch.id
 
     def write(self, rows: DataFrame, batch: Batch) -> int:
-        with self._database.transaction() as cursor:
-            cursor.execute(sql.SQL("TRUNCATE {}").format(self.staging.identifier))
+        if self._dirty:
+            with self._database.transaction() as cursor:
+                cursor.execute(self._empty)
+        self._dirty = True
         address = jdbc(self.context.settings)
         copied = kernel.copy_postgres(rows, address.url, address.properties, self.staging.identifier.as_string())
         with self._database.transaction() as cursor:
@@ -81,6 +85,8 @@ class PostgresSink(Sink):
                     f"Batch {batch.id} of pipeline {batch.pipeline!r} was written to {self.table} by another process.",
                     "Run each pipeline in one process at a time.",
                 )
+            cursor.execute(self._empty)
+        self._dirty = False
         faults.reached("postgres-after-commit")
         self._last = batch.id
         return copied
