@@ -40,6 +40,12 @@ class JavaHome:
         return self.home / "bin" / "java"
 
     @property
+    def build(self) -> str:
+        """Differs between any two builds of Java in the same place: what one build archived, another cannot map."""
+        release = self.real / "release"
+        return hashlib.sha256(release.read_bytes() if release.is_file() else b"").hexdigest()[:8]
+
+    @property
     def options(self) -> list[str]:
         """Put these on every `java` command, so that it trusts what the machine trusts."""
         return trust_options(self.trust)

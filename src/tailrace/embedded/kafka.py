@@ -76,7 +76,7 @@ class Kafka(Service):
     def _class_archive(self, java: JavaHome, jars: str) -> list[str]:
         """Java's class-data sharing: the classes of one run, mapped into the next, save a third of the start-up."""
         place = folder(self.settings.cache / "archive", "cache")
-        archive = place / f"{jars}-{java.home.name}.jsa"
+        archive = place / f"{jars}-{java.home.name}-{java.build}.jsa"
         part = place / f".{archive.name}.{os.getpid()}"
         self._archive = (archive, part)
         if archive.is_file():

@@ -80,6 +80,7 @@ class Service:
         folder(self.log.parent, "state")
         end_recorded(self.record)
         self.prepare()
+        turn_over(self.log)
         with self.log.open("ab") as log:
             try:
                 self.process = subprocess.Popen(
@@ -181,6 +182,12 @@ def end_recorded(record: Path, seconds: float = 20.0, *, children: bool = True) 
         psutil.wait_procs(alive, timeout=5)
     record.unlink(missing_ok=True)
     return process is not None
+
+
+def turn_over(log: Path, limit: int = 32 * 2**20) -> None:
+    """Keep logs bounded: one that has grown long becomes `<name>.1` when the next process starts."""
+    if log.exists() and log.stat().st_size > limit:
+        log.replace(log.with_name(f"{log.name}.1"))
 
 
 def last_line(log: Path) -> str:

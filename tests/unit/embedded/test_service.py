@@ -9,7 +9,7 @@ import time
 import psutil
 import pytest
 
-from tailrace.embedded.service import Service, end_recorded, recorded, remember
+from tailrace.embedded.service import Service, end_recorded, recorded, remember, turn_over
 from tailrace.embedded.supervisor import Supervisor, end_leftovers, read_state
 from tailrace.errors import ServiceError
 
@@ -147,6 +147,16 @@ def test_what_a_killed_supervisor_left_is_ended_by_the_next(tmp_path):
     with_new_owner.stop()
     left.process.wait(10)
     assert not left.record.exists()
+
+
+def test_a_long_log_is_turned_over(tmp_path):
+    log = tmp_path / "x.log"
+    log.write_bytes(b"x" * 11)
+    turn_over(log, limit=11)
+    assert log.exists()
+    turn_over(log, limit=10)
+    assert not log.exists()
+    assert (tmp_path / "x.log.1").stat().st_size == 11
 
 
 def test_a_circle_of_needs_is_refused(tmp_path):
