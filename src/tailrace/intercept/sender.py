@@ -15,7 +15,6 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
@@ -23,7 +22,8 @@ from tailrace.errors import TailraceError
 from tailrace.event import SCHEMA_HEADER, SCHEMA_VERSION
 from tailrace.intercept import spool as spools
 from tailrace.intercept.counts import Counts
-from tailrace.intercept.spool import Place, Spool
+from tailrace.intercept.parcel import Parcel
+from tailrace.intercept.spool import Spool
 from tailrace.log.producer import producer
 from tailrace.settings import Settings
 
@@ -35,30 +35,6 @@ _FEED = 500
 _PATIENT = {"message.timeout.ms": 0, "reconnect.backoff.max.ms": 1000}
 # A broker that refuses the record itself will refuse it tomorrow too.
 _REFUSED = {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_MSG, KafkaError._INVALID_ARG}
-
-
-class Parcel:
-    """One event on its way. It is its own delivery callback."""
-
-    __slots__ = ("born", "key", "place", "reports", "settled", "spool", "value")
-
-    def __init__(self, key: bytes, value: bytes, born: float, settled: Callable[[], None] | None) -> None:
-        self.key = key
-        self.value = value
-        self.born = born
-        self.settled = settled  # told once, when the event is safe: acknowledged, on disk, or counted as dropped
-        self.spool: Spool | None = None
-        self.place: Place | None = None
-        self.reports: deque[tuple[Parcel, KafkaError | None]] | None = None
-
-    def __call__(self, error: KafkaError | None, message: Any) -> None:
-        if self.reports is not None:
-            self.reports.append((self, error))
-
-    def safe(self) -> None:
-        if self.settled is not None:
-            self.settled()
-            self.settled = None
 
 
 class Sender:

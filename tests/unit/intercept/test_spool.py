@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tailrace.intercept import spool as spools
-from tailrace.intercept.spool import SpoolFull, frame, scan
+from tailrace.intercept.framing import frame, scan
+from tailrace.intercept.spool import SpoolFull
 
 BIG = 1 << 30
 
