@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import logging
 import marshal
 import os
 from collections.abc import Sequence
@@ -17,6 +18,8 @@ from tailrace.event import MAX_EVENT_BYTES, format_time
 from tailrace.intercept.address import Client, shortened
 from tailrace.intercept.rules import Headers, Rules
 from tailrace.settings import Settings
+
+logger = logging.getLogger("tailrace.intercept")
 
 RANDOM_BYTES = 10
 _URL_LIMIT = 16_384
@@ -45,12 +48,17 @@ class Capture:
         self._day_key = b""
 
     def records(self, packed: Sequence[bytes], random: bytes) -> list[tuple[bytes, bytes]]:
-        """One record for each. The same sightings and random bytes always give the same events, ids included."""
+        """One record for each that can be made sense of; the others are logged. The same sightings and random bytes
+        always give the same events, ids included."""
         ids = random.hex()
         step = RANDOM_BYTES * 2
-        return [
-            self.record(marshal.loads(one), ids[index * step : (index + 1) * step]) for index, one in enumerate(packed)
-        ]
+        made = []
+        for index, one in enumerate(packed):
+            try:
+                made.append(self.record(marshal.loads(one), ids[index * step : (index + 1) * step]))
+            except Exception:
+                logger.exception("A request could not be made an event; it is dropped.")
+        return made
 
     def record(self, sighting: Sighting, random: str) -> tuple[bytes, bytes]:
         arrival, duration, method, path, query, peer, pairs, status, outcome, visitor = sighting

@@ -103,7 +103,11 @@ class Companion:
         for number, body in frames:
             random, sightings = marshal.loads(body)
             records = self._capture.records(sightings, random)
-            self._sender.offer(records, Tally(number, len(records), self._safe))
+            self._sender.counts.dropped += len(sightings) - len(records)
+            if records:
+                self._sender.offer(records, Tally(number, len(records), self._safe))
+            else:
+                self._safe.append(number)
 
     def _report(self) -> None:
         now = time.monotonic()

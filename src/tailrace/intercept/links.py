@@ -59,7 +59,9 @@ class ThreadLink:
         return True
 
     def send(self, sightings: list[bytes]) -> None:
-        self._sender.offer(self._capture.records(sightings, os.urandom(RANDOM_BYTES * len(sightings))))
+        records = self._capture.records(sightings, os.urandom(RANDOM_BYTES * len(sightings)))
+        self._sender.counts.dropped += len(sightings) - len(records)
+        self._sender.offer(records)
 
     def turn(self) -> None:
         self._sender.step()

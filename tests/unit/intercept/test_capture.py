@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import marshal
 import threading
 
 import orjson
@@ -63,6 +64,14 @@ def test_an_enormous_request_is_cut_to_an_event_that_fits():
     pairs = [(b"x-%d" % number, b"\x01" * 9_000) for number in range(100)]
     _, value = capture().record((ARRIVAL, 1, "GET", b"/" + b"a" * 99_999, None, None, pairs, 200, None, None), RANDOM)
     assert isinstance(decode(value), Event)
+
+
+def test_a_sighting_that_makes_no_sense_does_not_stop_the_others():
+    good = (ARRIVAL, 1, "GET", b"/good", None, None, [], 200, None, None)
+    strange = (ARRIVAL, 1, "GET", b"/", None, None, [("text", "not bytes")], 200, None, None)
+    packed = [marshal.dumps(one) for one in (strange, good, (1, 2))] + [b"rubbish"]
+    ((_, value),) = capture().records(packed, bytes(40))
+    assert orjson.loads(value)["url"] == "/good"
 
 
 def test_without_a_cookie_the_visitor_is_a_hash_that_changes_daily():
