@@ -7,10 +7,16 @@ import tempfile
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tailrace.settings import Settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tailrace.embedded.stack import Stack
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -28,7 +34,7 @@ def home() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session")
-def stack(home: Path) -> Iterator["Stack"]:  # noqa: F821, UP037
+def stack(home: Path) -> Iterator[Stack]:
     """Kafka (with its TLS listener) and Postgres, started once, stopped at the end."""
     from tailrace.embedded.stack import Stack
 
@@ -38,13 +44,13 @@ def stack(home: Path) -> Iterator["Stack"]:  # noqa: F821, UP037
 
 
 @pytest.fixture
-def settings(stack: "Stack") -> Settings:  # noqa: F821, UP037
+def settings(stack: Stack) -> Settings:
     """Settings that point at the running stack."""
     return stack.settings
 
 
 @pytest.fixture(scope="session")
-def spark(stack: "Stack") -> Iterator["SparkSession"]:  # noqa: F821, UP037
+def spark(stack: Stack) -> Iterator[SparkSession]:
     """A session with all jars, the kernel and the Iceberg catalog."""
     from tailrace.embedded.spark import start_session
 
@@ -54,8 +60,8 @@ def spark(stack: "Stack") -> Iterator["SparkSession"]:  # noqa: F821, UP037
 
 
 @pytest.fixture
-def topic(stack: "Stack") -> Iterator[Callable[..., str]]:  # noqa: F821, UP037
-    """`topic(partitions=1, name="t", **config)` makes a fresh topic and gives its name; it is deleted after the test."""
+def topic(stack: Stack) -> Iterator[Callable[..., str]]:
+    """`topic(partitions=1, name="t", **config)` makes a fresh topic and gives its name; deleted after the test."""
     from confluent_kafka.admin import AdminClient, NewTopic
 
     admin = AdminClient({"bootstrap.servers": stack.kafka.bootstrap, "log_level": 2})
