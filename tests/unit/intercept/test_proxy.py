@@ -198,6 +198,7 @@ def test_websockets_pass_both_ways(site, proxied):
         assert (closed.value.rcvd.code, closed.value.rcvd.reason) == (4001, "as you wish")
     with connect(f"ws://{address}/echo", subprotocols=["chat"]) as wire:
         wire.send("x")
+        assert wire.recv() == "x"
     assert left.wait(10), "the upstream learns that the visitor left"
     with pytest.raises(InvalidStatus) as refused:
         connect(f"ws://{address}/refuse")
