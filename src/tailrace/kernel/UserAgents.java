@@ -5,7 +5,6 @@ import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.unsafe.types.UTF8String;
 import ua_parser.Client;
-import ua_parser.Parser;
 import ua_parser.UserAgent;
 
 /** What a user-agent text says, by uap-java and its table of patterns. Texts repeat, so answers are kept. */
@@ -20,7 +19,7 @@ public final class UserAgents {
 
   /** Loaded at first use, once a process. */
   private static final class Patterns {
-    static final Parser LOADED = new Parser();
+    static final AgentPatterns LOADED = new AgentPatterns();
   }
 
   private UserAgents() {}

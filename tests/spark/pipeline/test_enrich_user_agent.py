@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import random
+import re
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +79,19 @@ def agents(seed: int, count: int) -> list[str]:
     return made
 
 
+def like(rng: random.Random, pattern: str) -> str:
+    """A text that the pattern may well match: one branch of each choice, something for each class and repeat."""
+    text = re.sub(r"\(\?[:=!]", "(", pattern)
+    text = re.sub(r"\(([^()|]*\|[^()]*)\)", lambda group: rng.choice(group[1].split("|")), text)
+    text = re.sub(r"\[[^\]]*\][*+?]?", lambda _: rng.choice(["", "a", "1", "-"]), text)
+    for escape, plain in ((r"\d+", "12"), (r"\d", "3"), (r"\s", " "), (r"\b", ""), ("\\", "")):
+        text = text.replace(escape, plain)
+    text = re.sub(r"\.\{[\d,]*\}\??|\.[*+]\??", " ", text)
+    text = re.sub(r"[\^$()?+*|{}]", "", text)
+    android = f"Mozilla/5.0 (Linux; Android 9; {text}) AppleWebKit/537.36 Chrome/99.0.1.2"
+    return rng.choice([text, text.lower(), text.upper(), android, f"{text} Build/X", f"Mozilla/5.0 ({text})"])
+
+
 @pytest.fixture(scope="module")
 def same_patterns(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """ua-parser over the patterns of the uap-java jar, which the JVM turns from YAML to JSON."""
@@ -88,7 +103,12 @@ def same_patterns(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory)
     file: Path = tmp_path_factory.mktemp("patterns") / "regexes.json"
     file.write_text(jvm.com.fasterxml.jackson.databind.ObjectMapper().writeValueAsString(patterns), encoding="utf-8")
     matchers = load_json(file)
-    return ua_parser.Parser(ua_parser.RegexResolver(matchers)), ua_parser.Parser(ua_parser.BasicResolver(matchers))
+    texts = [entry["regex"] for entries in json.loads(file.read_text(encoding="utf-8")).values() for entry in entries]
+    return (
+        texts,
+        ua_parser.Parser(ua_parser.RegexResolver(matchers)),
+        ua_parser.Parser(ua_parser.BasicResolver(matchers)),
+    )
 
 
 def expected(parser: Any, text: str) -> tuple[str | None, ...]:
@@ -100,14 +120,16 @@ def expected(parser: Any, text: str) -> tuple[str | None, ...]:
 
 
 def test_equal_to_ua_parser_on_the_same_patterns(spark: SparkSession, same_patterns: Any) -> None:
-    quick, literal = same_patterns
-    given = agents(1, 3_000)
+    patterns, quick, literal = same_patterns
+    rng = random.Random(2)
+    # The kernel passes over patterns whose words are not in the text: texts near every pattern try that it never errs.
+    given = [*agents(1, 2_000), *(like(rng, pattern) for pattern in patterns)]
     frame = spark.createDataFrame([(text,) for text in given], "ua string").coalesce(1)
     rows = frame.select(enrich.user_agent("ua").alias("ua")).select("ua.*").collect()
     got = {text: tuple(row)[:4] for text, row in zip(given, rows, strict=True)}
     doubtful = [text for text in given if got[text] != expected(quick, text)]
     # The quick resolver widens bounded repeats; where that may matter, the one that takes patterns literally decides.
-    assert len(doubtful) < 30
+    assert len(doubtful) < 100
     different = [(text, got[text], want) for text in doubtful if got[text] != (want := expected(literal, text))]
     assert different == []
     assert len({row.browser for row in rows}) > 10
