@@ -1,7 +1,7 @@
 """Entry: raw log records become events, and every record gets a fate.
 
-The order of the verdicts is part of the contract: bytes that are no event are quarantined; a repeat of an id is a
-duplicate whatever else it is; then the rules in the order of their declaration; what is left goes to the function.
+The order of the verdicts is part of the contract: bytes that are no event are quarantined; then the rules in the order
+of their declaration; then a repeat of a row that passed is a duplicate; what is left goes to the function.
 """
 
 from __future__ import annotations
@@ -77,10 +77,11 @@ class Entry:
         from pyspark.sql import functions as F
 
         fate = F.when(F.col("error").isNotNull(), F.lit(QUARANTINE))
-        if self.pipeline.source.unique:
-            fate = fate.when(~self._first_seen(), F.lit(DUPLICATE))
         for rule in self.pipeline.quality:
             fate = fate.when(F.col("_rule") == rule.name, F.lit(_FATES[rule.otherwise]))
+        if self.pipeline.source.unique:
+            # Asked last: an id counts as seen once its row has passed, so that a quarantined row can be replayed.
+            fate = fate.when(~self._first_seen(), F.lit(DUPLICATE))
         return fate.otherwise(F.lit(OUT))
 
     def _first_seen(self) -> Column:
@@ -100,11 +101,7 @@ class Entry:
         fate = F.col("_fate")
         names = {"out": OUT, "duplicate": DUPLICATE, "quarantined": QUARANTINE, "dropped": DROP, "failed": FAIL}
         fates = [_count(fate == code).alias(name) for name, code in names.items()]
-        # The rule of a duplicate is not counted: a repeat counts as a duplicate and nowhere else.
-        rules = [
-            _count((fate > DUPLICATE) & (F.col("_rule") == rule.name)).alias(f"rule:{rule.name}")
-            for rule in self.pipeline.quality
-        ]
+        rules = [_count(F.col("_rule") == rule.name).alias(f"rule:{rule.name}") for rule in self.pipeline.quality]
         passed = F.when(fate == OUT, F.col(self.pipeline.source.time))
         moments = {"first": F.min(passed), "last": F.max(passed), "logged": F.max(logged)}
         times = [F.unix_micros(found).alias(name) for name, found in moments.items()]

@@ -55,8 +55,8 @@ def read(settings: Settings, pipeline: str, rule: str | None = None) -> Iterator
 def replay(settings: Settings, pipeline: str, rule: str | None = None) -> int:
     """Write the records to their source topic again, for all pipelines that read it. Returns their number.
 
-    They are new records of the log: what still breaks a rule comes back into quarantine, and pipelines that had let
-    them through count them as duplicates, if their source is unique.
+    They are new records of the log: what still breaks a rule comes back into quarantine, and pipelines whose source is
+    unique and that had let them through count them as duplicates.
     """
     sender = producer(settings)
     failed: list[str] = []
