@@ -72,7 +72,7 @@ def downloads() -> Iterator[None]:
             if err.is_terminal:
                 bar.start()
             else:
-                err.print(f"  fetching {total} jars: {name}")
+                err.print(f"  fetching jars: {name} ({total})")
         bar.update(tasks[name], completed=done)
 
     jars.progress = draw

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,6 +23,12 @@ def folder(path: Path, purpose: str) -> Path:
     if not os.access(path, os.W_OK | os.X_OK):
         raise unwritable(path, purpose, PermissionError("permission denied"))
     return path
+
+
+def room(path: Path, purpose: str, least: int = 128 * 2**20) -> None:
+    """Raise a MachineError when the disk is so full that a service would die of it half-way."""
+    if shutil.disk_usage(path).free < least:
+        raise unwritable(path, purpose, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
 
 
 def unwritable(path: Path, purpose: str, error: OSError) -> MachineError:

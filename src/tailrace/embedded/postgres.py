@@ -73,8 +73,9 @@ class Postgres(Service):
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             shutil.rmtree(part, ignore_errors=True)
-            said = (done.stderr or done.stdout).strip().splitlines()
-            what = f"PostgreSQL could not make its data folder: {said[-1] if said else 'no reason given'}."
+            said = (done.stderr or done.stdout).strip().splitlines() or ["no reason given"]
+            reason = next((line for line in said if "error:" in line or "FATAL:" in line), said[-1])
+            what = f"PostgreSQL could not make its data folder: {reason}."
             raise ServiceError(what, "Run `tailrace doctor`; nothing half-made is left behind.")
         part.replace(self.data)
 

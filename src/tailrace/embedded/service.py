@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psutil
 
-from tailrace.embedded.files import folder, write_whole
+from tailrace.embedded.files import folder, room, write_whole
 from tailrace.errors import ServiceError
 
 
@@ -77,7 +77,7 @@ class Service:
         if self.running:
             return
         folder(self.run, "state")
-        folder(self.log.parent, "state")
+        room(folder(self.log.parent, "state"), "state")
         end_recorded(self.record)
         self.prepare()
         turn_over(self.log)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 import socket
 import stat
 
@@ -76,6 +77,16 @@ def _no_space(real):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     return Full
+
+
+def test_a_disk_that_is_nearly_full_stops_a_service_before_it_starts(tmp_path, monkeypatch):
+    monkeypatch.setattr(files.shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(1, 1, 2**20))
+    stack = Stack(Settings(home=tmp_path, cache=tmp_path / "cache"))
+    with pytest.raises(MachineError, match="no space left") as caught:
+        stack.start()
+    assert "TAILRACE_HOME" in caught.value.remedy
+    assert not (tmp_path / "postgres").exists()
+    assert not (tmp_path / "kafka").exists()
 
 
 def test_keys_are_for_their_owner_only(tmp_path):
