@@ -99,7 +99,8 @@ class _explained:  # noqa: N801 - used as a statement
         from pyspark.errors import PySparkException
 
         if isinstance(problem, PySparkException):
+            said = logical.first_sentence(problem)
             raise DefinitionError(
-                f"Pipeline {self.pipeline.name!r}: {self.part} does not fit the data: {logical.first_sentence(problem)}",
+                f"Pipeline {self.pipeline.name!r}: {self.part} does not fit the data: {said}",
                 f"The events have the columns {', '.join(EVENT_COLUMNS)}.",
             ) from problem

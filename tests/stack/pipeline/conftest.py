@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,8 @@ class Project:
         self.settings = settings
         self.source = source
         self.name = source.replace(".", "_")
-        self._producer = producer(settings)
+        # What is sent together lies in one record batch, so a reader sees all of it or none.
+        self._producer = producer(settings, **{"linger.ms": 300})
 
     def event(self, seconds: float = 0, **fields: Any) -> Event:
         """An event so many seconds after noon."""
@@ -56,6 +58,26 @@ class Project:
                 raise stuck[0].problem
         runner.stop()
         runner.wait()
+
+    @contextmanager
+    def running(self, one: Any, mode: str = "micro-batch") -> Iterator[Callable[[int], None]]:
+        """While the block lasts the pipeline runs; the function given waits until it has read so many rows."""
+        runner = Runner(self.spark, self.settings, [(one, Mode.parse(mode))])
+        status, worker = runner.statuses[0], runner.workers[0]
+
+        def read(rows: int, seconds: float = 200) -> None:
+            deadline = time.monotonic() + seconds
+            while status.totals.rows_in < rows:
+                assert worker.problem is None, worker.problem
+                assert time.monotonic() < deadline, (status.state, status.reason, status.totals)
+                time.sleep(0.05)
+
+        runner.start()
+        try:
+            yield read
+        finally:
+            runner.stop()
+            runner.wait()
 
     def lines(self, name: str) -> list[dict[str, Any]]:
         """The ledger's lines, oldest first."""

@@ -46,9 +46,14 @@ def test_late_rows_are_those_that_spark_dropped(project, window, length, slide):
     passed, shut = Counter(), Counter()
     watermark_before, watermark, latest = 0, 0, 0
     rows, partly = 0, 0
+    sent = 0
+    with project.running(views) as read:
+        for times in batches:
+            project.send(*[project.event(t, url="/a") for t in times], project.event(1, method="POST"))
+            sent += len(times) + 1
+            read(sent)
+    assert len(project.lines(views.name)) == len(batches), "each was one batch"
     for times in batches:
-        project.send(*[project.event(t, url="/a") for t in times], project.event(1, method="POST"))
-        project.run(views)
         for t in times:
             pairs = spread([t], length, slide)
             gone = [start for _, start in pairs if watermark_before and start + length <= watermark_before]
