@@ -12,7 +12,9 @@ import shutil
 import time
 from bisect import bisect_left
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import timedelta
 from multiprocessing.connection import Connection
 from statistics import median
 from typing import Any
@@ -149,8 +151,9 @@ class _Sender:
 
     def send(self, seconds: float, *, keep: bool) -> None:
         self._seed += 1
-        began = time.time() + 0.01
-        for number, (key, value) in enumerate(generate(self._seed, int(seconds * RATE), now(), RATE)):
+        start = now() + timedelta(seconds=0.5)  # the generator needs a moment before its first click
+        began = start.timestamp()
+        for number, (key, value) in enumerate(generate(self._seed, int(seconds * RATE), start, RATE)):
             pause = began + number / RATE - time.time()
             if pause > 0:
                 time.sleep(pause)
@@ -180,8 +183,10 @@ class _Receiver:
 
     def close(self) -> list[tuple[dict[str, Any], float]]:
         if self._found is None:
-            self._pipe.send(None)
-            self._found = self._pipe.recv()
+            self._found = []
+            with suppress(EOFError, OSError):  # a receiver that died has nothing: every click then counts as lost
+                self._pipe.send(None)
+                self._found = self._pipe.recv()
             self._process.join(10)
         return self._found
 

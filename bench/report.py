@@ -160,11 +160,13 @@ def page(store: dict[str, Any], order: list[str], about: dict[str, str]) -> str:
 
 def _losses(store: dict[str, Any], order: list[str]) -> list[str]:
     """Where Tailrace loses, from the ratios themselves."""
-    lost = []
+    lost, compared = [], 0
     for name in order:
         for engine, figures in store["lines"].get(name, {}).get("ratios", {}).items():
+            compared += len(figures)
             lost += [f"- {name}, {f.replace('_', ' ')}: {r:.2f} against {engine}" for f, r in figures.items() if r < 1]
-    return ["", "## Where Tailrace loses", "", *(lost or ["Nowhere in the lines above."])]
+    none = f"In none of the {compared} ratios above." if compared else "Nothing was compared yet."
+    return ["", "## Where Tailrace loses", "", *(lost or [none])]
 
 
 def _flat(text: str) -> str:

@@ -46,6 +46,10 @@ def test_the_page_says_what_was_measured_and_what_was_not():
     assert "throughput-tumble, steady rows per second: 0.50 against flink" in page
 
 
+def test_a_page_without_ratios_claims_no_victory():
+    assert "Nothing was compared yet." in report.page(report.load_store(_nowhere()), ["live"], {})
+
+
 def _nowhere():
     from pathlib import Path
 
