@@ -117,14 +117,15 @@ class Feed:
         self.statuses(now)
         self.flush()
 
-    def visitors(self, now: datetime, site: int) -> None:
-        """Sliding windows of five minutes by ten seconds, as `visitors_now` writes them."""
+    def visitors(self, now: datetime, site: int, fade: float = 1 / 40) -> None:
+        """Sliding windows of five minutes by ten seconds, as `visitors_now` writes them. `fade` is the share that each
+        later window lacks; 0 gives a figure that does not depend on when it is read."""
         self._batch += 1
         first = datetime.fromtimestamp(now.timestamp() // 10 * 10, timezone.utc)
         for path, share in [("*", 1.0), *((p, w / 100) for p, w in PATHS.items() if p.startswith("/products/"))]:
             for step in range(1, 31):
                 end = format_time(first + timedelta(seconds=10 * step))
-                visitors = max(1, round(site * share * (1 - step / 40)))
+                visitors = max(1, round(site * share * (1 - step * fade)))
                 row = {"path": path, "window_end": end, "visitors": visitors, "last_event_time": format_time(now)}
                 self.result("visitors_now", [path, end], row, self._batch)
 
