@@ -67,6 +67,7 @@ def _write(
     context = SinkContext(session, settings, pipeline.name, batch.epoch)
     sinks = [(spec.name, spec.open(context)) for spec in pipeline.sinks]
     try:
+        side.ensure_topics(settings, pipeline)
         for _, sink in sinks:
             sink.prepare(result.schema)
         compute(result)

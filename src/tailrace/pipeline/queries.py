@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tailrace.pipeline import checkpoint, compile, kernel, late, logical, modes, sources
+from tailrace.pipeline import checkpoint, compile, kernel, late, logical, modes, side, sources
 from tailrace.pipeline.batch import BatchWriter
 from tailrace.pipeline.ledger import Ledger
 from tailrace.pipeline.repair import repair
@@ -142,6 +142,7 @@ def _start_batches(
         kernel.close_kafka(session, f"{pipeline.name}.{claimed.epoch}")
 
     try:
+        side.ensure_topics(settings, pipeline)
         for _, sink in sinks:
             sink.prepare(compiled.schema)
         writer = BatchWriter(

@@ -30,6 +30,13 @@ class Late:
     partly: int = 0
 
 
+def ensure_topics(settings: Settings, pipeline: Pipeline) -> None:
+    """Make the pipeline's side topics where they are missing: once at its start, not in a batch."""
+    ensure_topic(settings, pipeline.quarantine_topic, compacted=False)
+    if pipeline.source.watermark is not None:
+        ensure_topic(settings, pipeline.late_topic, compacted=False)
+
+
 def write_quarantine(compiled: Compiled, settings: Settings, batch: Batch, found: Facts) -> dict[str, int]:
     """Keep the batch's quarantined records in `<pipeline>.quarantine`, each once; their number by reason."""
     return write_quarantined(compiled.pipeline, reread(compiled, settings, found), settings, batch)
@@ -41,7 +48,6 @@ def write_quarantined(pipeline: Pipeline, classified: DataFrame, settings: Setti
 
     bad = classified.where(f"_fate = {QUARANTINE}").select(RAW, "_rule").persist()
     try:
-        ensure_topic(settings, pipeline.quarantine_topic, compacted=False)
         made = bad.select(f"{RAW}.key", f"{RAW}.value", headers(quarantine_headers(F.col("_rule"))).alias("headers"))
         send(made, settings, pipeline.quarantine_topic, batch, "quarantine")
         return {row["_rule"]: row["count"] for row in bad.groupBy("_rule").count().collect()}
@@ -83,7 +89,6 @@ def write_late(compiled: Compiled, settings: Settings, batch: Batch, found: Fact
         counts = rows.agg(F.count_if(~partly), F.count_if(partly)).first()
         if counts is None or not any(counts):
             return Late()
-        ensure_topic(settings, compiled.pipeline.late_topic, compacted=False)
         made = rows.select(f"{RAW}.key", f"{RAW}.value", headers(late_headers(found)).alias("headers"))
         send(made, settings, compiled.pipeline.late_topic, batch, "late")
         return Late(*counts)

@@ -52,7 +52,7 @@ class Status:
         """A batch is done."""
         self.totals.add(entry)
         self.batch_id = entry.batch_id
-        self.position = dict(entry.end_offsets)
+        self.position = dict(entry.end_offsets) or self.position
         self.watermark = entry.watermark
         self.batch_duration_ms = entry.duration_ms
         if logged_micros:
