@@ -6,7 +6,7 @@ from datetime import datetime, timedelta, timezone
 
 import orjson
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tailrace.event import (
@@ -21,6 +21,9 @@ from tailrace.event import (
     parse_time,
     uuid7,
 )
+
+# A busy machine is no failure.
+patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 GOOD = {
     "event_id": "0197d0f0-1c2b-7abc-8def-0123456789ab",
@@ -70,11 +73,13 @@ def with_field(**changes: object) -> bytes:
     return orjson.dumps({**GOOD, **changes})
 
 
+@patient
 @given(events)
 def test_any_event_survives_the_round_trip(event):
     assert decode(event.to_json()) == event
 
 
+@patient
 @given(st.binary(max_size=300) | any_json.map(lambda value: json.dumps(value).encode()))
 def test_any_bytes_are_an_event_or_a_reasoned_rejection(value):
     verdict = decode(value)
@@ -84,6 +89,7 @@ def test_any_bytes_are_an_event_or_a_reasoned_rejection(value):
         assert (name in FIELDS) == (code in {"missing", "type", "value"})
 
 
+@patient
 @given(st.sampled_from(list(FIELDS)), any_json)
 def test_any_value_in_any_field_is_judged_by_that_field_alone(name, value):
     verdict = decode(with_field(**{name: value}))

@@ -5,7 +5,7 @@ import threading
 
 import orjson
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tailrace.errors import SettingsError
@@ -13,6 +13,9 @@ from tailrace.event import Event, decode
 from tailrace.intercept.address import Client, parse
 from tailrace.intercept.capture import Capture, shared_secret
 from tailrace.settings import CaptureSettings, Settings
+
+# A busy machine is no failure.
+patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 ARRIVAL = 1_794_776_400_123_456_789
 RANDOM = "0123456789abcdef0123"
@@ -51,6 +54,7 @@ def test_a_sighting_becomes_the_event():
 headers = st.lists(st.tuples(st.binary(min_size=1, max_size=20), st.binary(max_size=50)), max_size=20)
 
 
+@patient
 @given(st.binary(max_size=99), st.none() | st.binary(max_size=99), st.none() | st.text(max_size=20), headers)
 def test_whatever_is_seen_is_an_event(path, query, peer, pairs):
     sighting = (ARRIVAL, 1, None, path, query, peer, pairs, 200, "exception", None)

@@ -7,7 +7,7 @@ from collections import Counter, deque
 from pathlib import Path
 
 from confluent_kafka import KafkaError
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tailrace.intercept.sender import Sender
@@ -181,7 +181,7 @@ moves = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(moves)
 def test_whatever_happens_nothing_is_lost_and_only_a_kill_repeats(plan):
     with tempfile.TemporaryDirectory() as name:

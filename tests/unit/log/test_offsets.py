@@ -4,11 +4,14 @@ import json
 from datetime import datetime, timezone
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tailrace.errors import SettingsError
 from tailrace.log.offsets import StartingOffsets
+
+# A busy machine is no failure.
+patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 MOMENT = datetime(2026, 11, 15, 21, 0, tzinfo=timezone.utc)
 
@@ -19,6 +22,7 @@ starts = (
 )
 
 
+@patient
 @given(starts)
 def test_the_text_of_a_start_is_read_back(start):
     assert StartingOffsets.parse(str(start)) == start
