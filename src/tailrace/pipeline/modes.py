@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tailrace.pipeline.compile import Compiled
 
 KINDS = ("realtime", "micro-batch", "hourly", "daily", "batch")
-_AT_ONCE = Span(0)
+_AT_ONCE, _SHORTEST = Span(0), Span(5_000)  # Spark refuses shorter real-time batches
 _DEFAULT_SPANS = {"realtime": Span.parse("1 minute"), "micro-batch": _AT_ONCE}
 # What real-time mode cannot run: everything that shuffles or waits.
 _SHUFFLES = {
@@ -48,6 +48,8 @@ class Mode:
             span = Span.parse(length) if length else _DEFAULT_SPANS.get(word, _AT_ONCE)
         except DefinitionError as problem:
             raise ModeError(f"Mode {text!r}: {problem.what}", problem.remedy) from None
+        if word == "realtime" and span < _SHORTEST:
+            raise ModeError(f"Mode {text!r}: a real-time batch lasts at least 5 seconds.", "Write realtime=1m.")
         return cls(word, span)
 
     def __str__(self) -> str:

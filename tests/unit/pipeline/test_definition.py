@@ -85,7 +85,7 @@ def test_spans(text, ms):
 def test_modes():
     assert Mode.parse("micro-batch=1s") == Mode("micro-batch", Span(1000))
     assert str(Mode.parse("micro-batch")) == "micro-batch"
-    for text in ("fast", "hourly=2", "micro-batch=soon"):
+    for text in ("fast", "hourly=2", "micro-batch=soon", "realtime=3s"):
         with pytest.raises(ModeError):
             Mode.parse(text)
 
