@@ -35,7 +35,8 @@ public final class UserAgents {
     if (agent.length() > LONGEST) agent = agent.substring(0, LONGEST);
     Client client = Patterns.LOADED.parse(agent);
     boolean robot = "Spider".equals(client.device.family) || ROBOT.matcher(agent).find();
-    Object[] fields = {utf8(client.userAgent.family), utf8(version(client.userAgent)), utf8(client.os.family), utf8(client.device.family), robot};
+    String device = client.device.family.strip(); // as uap-core wants it; uap-java keeps white space that a pattern takes in
+    Object[] fields = {utf8(client.userAgent.family), utf8(version(client.userAgent)), utf8(client.os.family), utf8(device), robot};
     return new GenericInternalRow(fields);
   }
 

@@ -12,6 +12,7 @@ from confluent_kafka import Consumer, TopicPartition
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from tailrace.embedded.stack import Stack
 from tailrace.pipeline.kernel import close_kafka, write_kafka
 from tailrace.settings import Settings
 
@@ -119,3 +120,14 @@ def test_an_empty_batch_and_missing_columns(
     assert write_kafka(batch(spark, 0, rows=0), settings, place, name, "s", 0) == 0
     with pytest.raises(Exception, match="need the columns key and value"):
         write_kafka(spark.range(3).toDF("value"), settings, place, name, "s", 0)
+
+
+def test_tls_with_a_client_certificate(spark: SparkSession, stack: Stack, topic: TopicMaker, name: str) -> None:
+    place, made = topic(), stack.kafka.certificates
+    values = {"ca": made.ca, "certificate": made.certificate, "key": made.key}
+    overrides = {f"kafka.tls.{key}": str(value) for key, value in values.items()}
+    overrides["kafka.bootstrap"] = stack.kafka.tls_bootstrap
+    secured = stack.settings.derive(overrides)
+    for _ in range(2):
+        assert write_kafka(batch(spark, 0), secured, place, name, "s", 0) == 30
+    assert rows_of(committed(stack.settings, place)) == expected(0)
