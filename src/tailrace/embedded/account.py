@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Collection, Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import psycopg
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
+from tailrace.errors import ServiceError
 from tailrace.log.producer import consumer
 from tailrace.settings import Settings
 
+_PATIENCE_SECONDS = 30.0
 _LEDGER = """
 SELECT pipeline, sum(rows_in)::bigint, sum(rows_out)::bigint, sum(late)::bigint, sum(duplicate)::bigint,
        sum(quarantined)::bigint, sum(dropped)::bigint, sum(abs(balance))::bigint
@@ -145,9 +148,20 @@ class _reader:  # noqa: N801 - used as a statement
 
 
 def _ends(reader: Consumer, topic: str) -> dict[int, int]:
-    """The end offset of each partition; none for a topic that does not exist yet."""
-    found = reader.list_topics(topic, timeout=10).topics[topic].partitions
-    return {part: int(reader.get_watermark_offsets(TopicPartition(topic, part), timeout=10)[1]) for part in found}
+    """The end offset of each partition; none for a topic that does not exist yet.
+
+    A broker answers a little before it leads the partitions it had before its restart: asked again until it does.
+    """
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while True:
+        try:
+            parts = reader.list_topics(topic, timeout=10).topics[topic].partitions
+            places = [TopicPartition(topic, part) for part in parts]
+            return {place.partition: int(reader.get_watermark_offsets(place, timeout=10)[1]) for place in places}
+        except KafkaException as problem:
+            if time.monotonic() > deadline:
+                raise ServiceError(f"Kafka does not tell the end of topic {topic}: {problem}.") from None
+            time.sleep(0.2)
 
 
 def _minus(now: dict[str, int], then: dict[str, int]) -> dict[str, int]:
