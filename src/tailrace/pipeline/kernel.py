@@ -74,8 +74,8 @@ def close_kafka(spark: SparkSession, pipeline: str) -> int:
 def copy_postgres(rows: DataFrame, url: str, properties: Mapping[str, str], table: str) -> int:
     """COPY the rows, by column name, to `table` (an SQL identifier, already quoted) from the executors; their number.
 
-    `url` is a JDBC URL, `properties` user, password and the like. Maps, lists and structs arrive as JSON. The table must
-    be empty when the batch begins: a lost task fails the batch rather than copy its rows a second time.
+    `url` is a JDBC URL, `properties` user, password and the like. Maps, lists and structs arrive as JSON. The table
+    must be empty when the batch begins: a lost task fails the batch rather than copy its rows a second time.
     """
     return int(_java(rows.sparkSession).PostgresCopy.write(rows._jdf, url, dict(properties), table))
 
