@@ -72,7 +72,7 @@ def downloads() -> Iterator[None]:
             if err.is_terminal:
                 bar.start()
             else:
-                err.print(f"  fetching jars: {name} ({total})")
+                err.print(f"  fetching jars: {name} ({total})" if total else f"  resolving jars: {name}")
         bar.update(tasks[name], completed=done)
 
     jars.progress = draw
