@@ -29,7 +29,8 @@ class Project:
         self.spark = spark
         self.settings = settings
         self.source = source
-        self.name = source.replace(".", "_")
+        # Not the source with other dots: Kafka takes such names for the same.
+        self.name = "of_" + source.replace(".", "_")
         # What is sent together lies in one record batch, so a reader sees all of it or none.
         self._producer = producer(settings, **{"linger.ms": 300})
 

@@ -97,11 +97,8 @@ def test_real_time_goes_on_as_hourly_on_the_same_checkpoint(project):
     plain = copies(project, "fast", [kafka(topic, key="event_id", compacted=False)])
     events = [project.event(t) for t in range(5)]
     project.send(*events, project.event(9, method="POST"), project.event(10, host=None), b"junk", events[0])
-    runner = Runner(project.spark, project.settings, [(plain, Mode.parse("realtime=5s"))])
-    runner.start()
-    until(runner, lambda: runner.statuses[0].totals.rows_in == 9)
-    runner.stop()
-    assert runner.wait()
+    with project.running(plain, "realtime=5s") as read:
+        read(9)
     after = project.event(20)
     project.send(after)
     project.run(plain)

@@ -42,21 +42,27 @@ def test_services_are_killed_and_come_back(stack, project, monkeypatch):
     runner = Runner(project.spark, project.settings, [(through, Mode.parse("micro-batch=200ms"))])
     status = runner.statuses[0]
     runner.start()
-    project.send(*[project.event(t) for t in range(3)])
-    until(lambda: status.totals.rows_in == 3)
-    stack.postgres.kill()
-    project.send(*[project.event(t) for t in range(3, 6)])
-    until(lambda: status.state == "restarting")
-    assert "Postgres" in status.reason
-    stack.postgres.start()
-    until(lambda: status.totals.rows_in == 6)
-    stack.kafka.kill()
-    time.sleep(3)
-    stack.kafka.start()
-    project.send(*[project.event(t) for t in range(6, 9)])
-    until(lambda: status.totals.rows_in == 9)
-    runner.stop()
-    assert runner.wait()
+    try:
+        project.send(*[project.event(t) for t in range(3)])
+        until(lambda: status.totals.rows_in == 3)
+        stack.postgres.kill()
+        project.send(*[project.event(t) for t in range(3, 6)])
+        until(lambda: status.state == "restarting")
+        assert "postgres" in status.reason.lower()
+        stack.postgres.start()
+        until(lambda: status.totals.rows_in == 6)
+        stack.kafka.kill()
+        time.sleep(3)
+        stack.kafka.start()
+        project.send(*[project.event(t) for t in range(6, 9)])
+        until(lambda: status.totals.rows_in == 9)
+    finally:
+        # Whatever happened here, the tests that follow find both services and no pipeline.
+        stack.postgres.start()
+        stack.kafka.start()
+        runner.stop()
+        fine = runner.wait()
+    assert fine
     assert [row["n"] for row in project.picture(through.name).values()] == [9]
     assert project.query(f"SELECT n FROM public.{through.name}") == [(9,)]
     lines = project.lines(through.name)
