@@ -30,9 +30,12 @@ FLAGS = [
 expect.set_options(timeout=20_000)  # a busy machine is slow, not wrong
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """Chromium of the machine. Without one these tests fail: a skipped browser test proves nothing."""
+    """Chromium of the machine. Without one these tests fail: a skipped browser test proves nothing.
+
+    Not for the whole run: while Playwright is open its event loop runs in this thread, and no other test could start one.
+    """
     path = os.environ.get("TAILRACE_CHROMIUM") or shutil.which("chromium")
     if path is None:
         pytest.fail("No Chromium: install the package `chromium`, or name one in TAILRACE_CHROMIUM.")
