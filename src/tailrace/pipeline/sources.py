@@ -38,10 +38,12 @@ def stream(spark: SparkSession, settings: Settings, topic: str, start: StartingO
 def bounded(
     spark: SparkSession, settings: Settings, topic: str, start: Mapping[int, int], end: Mapping[int, int]
 ) -> DataFrame:
-    """Exactly the records in [start, end) of each partition, as a static DataFrame."""
+    """Exactly the records in [start, end) of each partition that `end` names, as a static DataFrame."""
     ranges = {p: (start.get(p, 0), end[p]) for p in end}
-    reader = spark.read.format("kafka").options(**spark_options(settings), **FETCH).option("subscribe", topic)
+    reader = spark.read.format("kafka").options(**spark_options(settings), **FETCH)
+    # Assigned, not subscribed: a subscription wants offsets for partitions that nobody asked for.
     return reader.options(
+        assign=json.dumps({topic: sorted(ranges)}),
         startingOffsets=json.dumps({topic: {str(p): first for p, (first, _) in ranges.items()}}),
         endingOffsets=json.dumps({topic: {str(p): last for p, (_, last) in ranges.items()}}),
     ).load()
