@@ -34,7 +34,7 @@ expect.set_options(timeout=20_000)  # a busy machine is slow, not wrong
 def browser() -> Iterator[Browser]:
     """Chromium of the machine. Without one these tests fail: a skipped browser test proves nothing.
 
-    Not for the whole run: while Playwright is open its event loop runs in this thread, and no other test could start one.
+    Not for the whole run: while Playwright is open its event loop runs in this thread, and no other can.
     """
     path = os.environ.get("TAILRACE_CHROMIUM") or shutil.which("chromium")
     if path is None:

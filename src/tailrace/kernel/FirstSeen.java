@@ -42,9 +42,8 @@ public final class FirstSeen {
 
   private FirstSeen() {}
 
-  /** Called from generated code, once a row. A row without an id is never a repeat. */
+  /** Called from generated code, once a row. A row without an id is never a repeat, but the store notes that the log was read so far. */
   public static boolean test(UTF8String folder, UTF8String topic, int partition, long offset, UTF8String id, long time, long keepSeconds) {
-    if (id == null) return true;
     TaskContext context = TaskContext.get();
     long task = context == null ? -1 : context.taskAttemptId();
     Visit visit = VISITS.get();

@@ -128,6 +128,10 @@ final class IdStore {
 
   synchronized boolean test(long offset, UTF8String id, long time) {
     check();
+    if (id == null) {
+      next = Math.max(next, offset + 1);
+      return true;
+    }
     IdKey key = IdKey.of(id);
     long known = lookup(key);
     boolean first = known < 0 || offset <= known;

@@ -76,23 +76,26 @@ class Entry:
     def _fate(self) -> Column:
         from pyspark.sql import functions as F
 
-        fate = F.when(F.col("error").isNotNull(), F.lit(QUARANTINE))
-        for rule in self.pipeline.quality:
-            fate = fate.when(F.col("_rule") == rule.name, F.lit(_FATES[rule.otherwise]))
+        verdicts = [(F.col("error").isNotNull(), QUARANTINE)]
+        verdicts += [(F.col("_rule") == rule.name, _FATES[rule.otherwise]) for rule in self.pipeline.quality]
         if self.pipeline.source.unique:
-            # Asked last: an id counts as seen once its row has passed, so that a quarantined row can be replayed.
-            fate = fate.when(~self._first_seen(), F.lit(DUPLICATE))
+            # Asked first, and so for every row: the store must know how far the log was read.
+            verdicts.insert(0, (~self._first_seen(), DUPLICATE))
+        (first, code), *others = verdicts
+        fate = F.when(first, F.lit(code))
+        for met, code in others:
+            fate = fate.when(met, F.lit(code))
         return fate.otherwise(F.lit(OUT))
 
     def _first_seen(self) -> Column:
+        """False for a repeat. An id counts as seen once its row has passed: a quarantined row can be replayed."""
         from pyspark.sql import functions as F
 
         source = self.pipeline.source
         place = [F.col(name) for name in PLACE]
+        passed_id = F.when(F.col("_rule").isNull(), F.col(str(source.unique)))
         keep = F.lit(int(source.keep.seconds)).cast("bigint")
-        return F.call_function(
-            "tailrace_first_seen", F.lit(self.store), *place, F.col(str(source.unique)), F.col(source.time), keep
-        )
+        return F.call_function("tailrace_first_seen", F.lit(self.store), *place, passed_id, F.col(source.time), keep)
 
     def metrics(self, logged: Column) -> list[Column]:
         """What is counted: rows by fate and rule, and the span of times."""

@@ -88,9 +88,7 @@ def obstacle(session: SparkSession, mode: Mode, compiled: Compiled) -> str | Non
     return None
 
 
-def check_all(
-    spark: SparkSession, settings: Settings, runs: Sequence[tuple[Pipeline, Mode]]
-) -> dict[str, Prepared]:
+def check_all(spark: SparkSession, settings: Settings, runs: Sequence[tuple[Pipeline, Mode]]) -> dict[str, Prepared]:
     """Every pipeline with its mode, before any of them starts. Raises the first thing that is wrong with one.
 
     A service that does not answer is not the pipeline's fault: its worker waits for it.
@@ -115,5 +113,3 @@ def _start(settings: Settings, pipeline: Pipeline) -> str:
 
 def _columns(schema: Any) -> list[str]:
     return [f"{field.name} {field.dataType.simpleString()}" for field in schema.fields]
-
-
