@@ -107,7 +107,7 @@ def _finish(loop: Demo, impatient: threading.Event) -> Summary | None:
     log_end = sum(ends.values())
 
     def arrived() -> bool:
-        return impatient.is_set() or account.behind(loop.settings, ends) == 0
+        return impatient.is_set() or account.arrived(loop.settings, before, ends, RELAY)
 
     if not wait(arrived, _DRAIN_SECONDS):
         console.say(f"[yellow]After {_DRAIN_SECONDS:.0f} s the pipelines have not read all {log_end} events.[/]")

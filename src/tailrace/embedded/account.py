@@ -100,6 +100,15 @@ def summarise(
     return Summary(events, pipelines, sinks, latency, balance, missing)
 
 
+def arrived(settings: Settings, before: Books, ends: dict[int, int], relay: str) -> bool:
+    """Whether all pipelines have accounted for the log up to `ends`, and the real-time topic has what passed."""
+    if behind(settings, ends):
+        return False
+    now = open_books(settings, (relay,))
+    passed = max(_minus(fates, before.fates.get(name, {}))["rows_out"] for name, fates in now.fates.items())
+    return sum(now.ends[relay].values()) - sum(before.ends[relay].values()) >= passed
+
+
 def behind(settings: Settings, ends: dict[int, int]) -> int:
     """How many rows before `ends` the pipeline that is furthest back has not accounted for.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING, Any
 
 from tailrace.errors import SinkError
@@ -18,6 +19,8 @@ TOKEN = "tailrace.token"
 _CONF = f"spark.sql.iceberg.snapshot-property.{TOKEN}"
 # Far more than the snapshots that other writers can add between a batch and its replay.
 _LOOK_BACK = 1000
+# Pipelines that start together would make the catalog's tables and namespaces at the same time, and all but one fail.
+_one_at_a_time = threading.Lock()
 
 
 class IcebergSink(Sink):
@@ -32,6 +35,11 @@ class IcebergSink(Sink):
         self._last: int | None = None
 
     def prepare(self, schema: StructType) -> None:
+        with _one_at_a_time:
+            self._create(schema)
+        self._check(schema)
+
+    def _create(self, schema: StructType) -> None:
         spark = self.context.spark
         catalog, *namespace, _ = self.table.split(".")
         if namespace:
@@ -40,7 +48,6 @@ class IcebergSink(Sink):
             columns = ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in schema.fields)
             parts = f" PARTITIONED BY ({', '.join(self.spec.partition_by)})" if self.spec.partition_by else ""
             spark.sql(f"CREATE TABLE IF NOT EXISTS {self.table} ({columns}) USING iceberg{parts}")
-        self._check(schema)
 
     def committed(self, batch: Batch) -> bool:
         if self._last is None:
