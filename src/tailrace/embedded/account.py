@@ -105,7 +105,8 @@ def arrived(settings: Settings, before: Books, ends: dict[int, int], relay: str)
     if behind(settings, ends):
         return False
     now = open_books(settings, (relay,))
-    passed = max(_minus(fates, before.fates.get(name, {}))["rows_out"] for name, fates in now.fates.items())
+    gained = (_minus(fates, before.fates.get(name, {})) for name, fates in now.fates.items())
+    passed = max((fates["rows_out"] for fates in gained), default=0)
     return sum(now.ends[relay].values()) - sum(before.ends[relay].values()) >= passed
 
 
