@@ -118,8 +118,8 @@ class Crash:
             "PYTHONPATH": str(ROOT),
         }
         command = [sys.executable, "-m", "tailrace", "run", *names, "--as", mode, *more]
-        log = self._log().open("ab")
-        return _Killed(subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True))
+        with self._log().open("ab") as log:
+            return _Killed(subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True))
 
     def _addresses(self) -> dict[str, str]:
         settings = self.settings

@@ -77,13 +77,13 @@ def _reset(settings: Settings, name: str) -> None:
 
 
 def _run_streams(settings: Settings, runs: list[tuple[Pipeline, Mode]], *, once: bool) -> None:
-    from tailrace.embedded.spark import start_session
+    from tailrace.embedded.spark import end_session, start_session
     from tailrace.log.topics import declared, ensure
     from tailrace.pipeline.plan import check_all
     from tailrace.pipeline.run import Runner, local_slots
 
     ensure(settings, declared(settings))
-    spark = start_session(local_slots(settings, runs))
+    spark = start_session(local_slots(settings, runs), keep_classes=True)
     runner = Runner(spark, settings, runs, once=once, prepared=check_all(spark, settings, runs))
 
     def stop(number: int, frame: FrameType | None) -> None:
@@ -96,7 +96,7 @@ def _run_streams(settings: Settings, runs: list[tuple[Pipeline, Mode]], *, once:
     fine = runner.run()
     for status in runner.statuses:
         console.say(f"{status.pipeline}: {status.state}{f', {status.reason}' if status.reason else ''}")
-    spark.stop()
+    end_session(spark, settings)
     if not fine:
         raise typer.Exit(1)
 

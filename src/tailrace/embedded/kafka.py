@@ -8,12 +8,12 @@ import shutil
 import subprocess
 import uuid
 from base64 import urlsafe_b64encode
-from pathlib import Path
 
 from tailrace.embedded.certificates import Certificates, make_certificates
+from tailrace.embedded.class_archive import LATE_COMPILER, ClassArchive
 from tailrace.embedded.files import folder, write_whole
 from tailrace.embedded.jars import jar_set
-from tailrace.embedded.java import JavaHome, java_home
+from tailrace.embedded.java import java_home
 from tailrace.embedded.ports import LOOPBACK, answers, choose
 from tailrace.embedded.service import Service, last_line
 from tailrace.errors import ServiceError
@@ -28,7 +28,7 @@ class Kafka(Service):
         self.settings = settings
         self.ports: dict[str, int] = {}
         self.certificates: Certificates | None = None
-        self._archive = (Path(), Path())
+        self._classes: ClassArchive | None = None
         log = settings.home / "log" / "kafka.log"
         super().__init__("kafka", [], run=settings.home / "run", log=log, ready=self._answers)
 
@@ -63,25 +63,15 @@ class Kafka(Service):
         self._format([*base, "-XX:TieredStopAtLevel=1"], jars[0].parent.name)
         heap = embedded.kafka_heap
         tuning = [f"-Xms{heap}", f"-Xmx{heap}", "-XX:+UseSerialGC", "-Djava.awt.headless=true"]
-        tuning += [*_LATE_COMPILER, *self._class_archive(java, jars[0].parent.name)]
+        self._classes = ClassArchive.of(self.settings, java, jars[0].parent.name)
+        tuning += [*LATE_COMPILER, *(self._classes.use() or self._classes.record())]
         self.command = [*base, *tuning, "kafka.Kafka", str(self.home / "server.properties")]
 
     def stop(self) -> None:
         """End the broker in its own way. The first clean stop on a machine also leaves the class archive."""
         super().stop()
-        archive, part = self._archive
-        if part.is_file():
-            part.replace(archive)
-
-    def _class_archive(self, java: JavaHome, jars: str) -> list[str]:
-        """Java's class-data sharing: the classes of one run, mapped into the next, save a third of the start-up."""
-        place = folder(self.settings.cache / "archive", "cache")
-        archive = place / f"{jars}-{java.home.name}-{java.build}.jsa"
-        part = place / f".{archive.name}.{os.getpid()}"
-        self._archive = (archive, part)
-        if archive.is_file():
-            return [f"-XX:SharedArchiveFile={archive}", "-Xlog:disable", "-Xlog:all=error:stderr"]
-        return [f"-XX:ArchiveClassesAtExit={part}", "-Xlog:disable", "-Xlog:all=error:stderr"]
+        if self._classes:
+            self._classes.keep()
 
     def _format(self, base: list[str], jars: str) -> None:
         """Give a new broker its identity.
@@ -156,14 +146,6 @@ def tls_addresses(settings: Settings) -> dict[str, str]:
     files = {"ca": made.ca, "certificate": made.certificate, "key": made.key}
     return {"tls_bootstrap": f"{LOOPBACK}:{port}", **{name: str(path) for name, path in files.items()}}
 
-
-# The second compiler is for code that stays hot: five times its usual thresholds keep it out of the start-up.
-_LATE_COMPILER = (
-    "-XX:Tier4InvocationThreshold=25000",
-    "-XX:Tier4MinInvocationThreshold=5000",
-    "-XX:Tier4CompileThreshold=50000",
-    "-XX:Tier4BackEdgeThreshold=400000",
-)
 
 _PROPERTIES = {
     "process.roles": "broker,controller",

@@ -1,5 +1,6 @@
 package tailrace.kernel;
 
+import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.Iterator;
@@ -29,9 +30,13 @@ public final class KafkaSink {
 
   private KafkaSink() {}
 
-  /** Writes the columns `key`, `value` and, if there is one, `headers`; the number of rows in the batch, written now or before. */
-  public static long write(Dataset<Row> rows, Map<String, String> config, String topic, String pipeline, String sink, long batch) {
-    Task task = new Task(rows.schema(), new HashMap<>(config), topic, pipeline, sink, batch);
+  /**
+   * Writes the columns `key`, `value` and, if there is one, `headers`; the number of rows in the batch, written now or before. `told`
+   * are headers that every record gets.
+   */
+  public static long write(
+      Dataset<Row> rows, Map<String, String> config, String topic, String pipeline, String sink, long batch, Map<String, String> told) {
+    Task task = new Task(rows.schema(), new HashMap<>(config), topic, pipeline, sink, batch, new HashMap<>(told));
     return BatchJob.run(rows, task);
   }
 
@@ -57,18 +62,21 @@ public final class KafkaSink {
     private final String pipeline;
     private final String sink;
     private final long batch;
+    private final HashMap<String, String> told;
     private final int key;
     private final int value;
     private final int headers;
     private final boolean binaryKey;
     private final boolean binaryValue;
 
-    Task(StructType schema, HashMap<String, String> config, String topic, String pipeline, String sink, long batch) {
+    Task(
+        StructType schema, HashMap<String, String> config, String topic, String pipeline, String sink, long batch, HashMap<String, String> told) {
       this.config = config;
       this.topic = topic;
       this.pipeline = pipeline;
       this.sink = sink;
       this.batch = batch;
+      this.told = told;
       List<String> names = List.of(schema.fieldNames());
       key = names.indexOf("key");
       value = names.indexOf("value");
@@ -99,9 +107,11 @@ public final class KafkaSink {
 
     private final class RecordIterator implements Iterator<ProducerRecord<byte[], byte[]>> {
       private final Iterator<InternalRow> rows;
+      private final List<Header> same = new ArrayList<>();
 
       RecordIterator(Iterator<InternalRow> rows) {
         this.rows = rows;
+        told.forEach((name, text) -> same.add(new RecordHeader(name, text.getBytes(StandardCharsets.UTF_8))));
       }
 
       @Override
@@ -121,9 +131,9 @@ public final class KafkaSink {
       }
 
       private Iterable<Header> headers(InternalRow row) {
-        if (headers < 0 || row.isNullAt(headers)) return null;
+        if (headers < 0 || row.isNullAt(headers)) return same;
         ArrayData array = row.getArray(headers);
-        List<Header> list = new ArrayList<>(array.numElements());
+        List<Header> list = new ArrayList<>(same);
         for (int i = 0; i < array.numElements(); i++) {
           InternalRow header = array.getStruct(i, 2);
           list.add(new RecordHeader(header.getUTF8String(0).toString(), header.isNullAt(1) ? null : header.getBinary(1)));

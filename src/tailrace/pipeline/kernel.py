@@ -55,15 +55,24 @@ def close_store(spark: SparkSession, store: str | Path) -> int:
 
 
 def write_kafka(
-    rows: DataFrame, settings: Settings, topic: str, pipeline: str, sink: str, batch: int, **config: str
+    rows: DataFrame,
+    settings: Settings,
+    topic: str,
+    pipeline: str,
+    sink: str,
+    batch: int,
+    told: Mapping[str, str] | None = None,
+    **config: str,
 ) -> int:
     """Write `key`, `value` and `headers` to the topic exactly once; the rows of the batch, written now or before.
 
     Each partition is one transaction with its token inside, so a replayed batch must have the same rows in the same
-    partitions. `config` adds to or replaces the producer's properties (dots as underscores).
+    partitions. `told` are headers that every record gets besides its own. `config` adds to or replaces the producer's
+    properties (dots as underscores).
     """
     properties = java_config(settings) | {name.replace("_", "."): value for name, value in config.items()}
-    return int(_java(rows.sparkSession).KafkaSink.write(rows._jdf, properties, topic, pipeline, sink, batch))
+    sink_of = _java(rows.sparkSession).KafkaSink
+    return int(sink_of.write(rows._jdf, properties, topic, pipeline, sink, batch, dict(told or {})))
 
 
 def close_kafka(spark: SparkSession, pipeline: str) -> int:

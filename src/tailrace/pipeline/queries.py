@@ -74,7 +74,7 @@ def prepare(spark: SparkSession, settings: Settings, pipeline: Pipeline, mode: M
     for dimension in pipeline.dimensions:
         if dimension.due() or not dimension.version:
             dimension.load(session, settings)
-    compiled = compile_stream(session, settings, pipeline)
+    compiled = compile_stream(session, settings, pipeline, mode)
     modes.check(session, mode, compiled)
     late.check(compiled)
     shape = checkpoint.fingerprint(pipeline, compiled.result, settings.spark.shuffle_partitions)
@@ -114,11 +114,13 @@ def session_for(spark: SparkSession, settings: Settings, pipeline: Pipeline) -> 
     return session
 
 
-def compile_stream(session: SparkSession, settings: Settings, pipeline: Pipeline) -> Compiled:
+def compile_stream(session: SparkSession, settings: Settings, pipeline: Pipeline, mode: Mode | None = None) -> Compiled:
     """The pipeline over its topic as a stream, counted on the way."""
-    limit = settings.pipelines.max_rows_per_batch
-    options = {"maxOffsetsPerTrigger": str(limit)} if limit else {}
-    raw = sources.stream(session, settings, pipeline.source.topic, pipeline.source.start, **options)
+    # Real time waits for records that are not there yet; for it the broker's patience is right.
+    options = {} if mode and mode.kind == "realtime" else dict(sources.NO_WAIT)
+    if limit := settings.pipelines.max_rows_per_batch:
+        options["maxOffsetsPerTrigger"] = str(limit)
+    raw = sources.stream(session, settings, pipeline.source.topic, pipeline.source.start, options)
     return compile.build(pipeline, raw, str(store_path(settings, pipeline)), observe=True)
 
 

@@ -107,10 +107,14 @@ class Bookkeeper:
         self.claimed = claimed
         self.mode = mode
         self.status = status
-        self._last = -1
+        self._last = self._seen = -1
 
     def read(self, query: Any) -> None:
-        """Take down what was reported since last time."""
+        """Take down what was reported since last time. Asked often, so it looks at the newest report first."""
+        newest = query._jsq.lastProgress()
+        if newest is None or newest.batchId() == self._seen:
+            return
+        self._seen = newest.batchId()
         for progress in query.recentProgress:
             report = json.loads(progress.json)
             if report["batchId"] > self._last and METRICS in report.get("observedMetrics", {}):

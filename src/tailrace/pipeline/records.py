@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column
 
 TIME = "yyyy-MM-dd'T'HH:mm:ss.SSSSSS'Z'"
 JSON = {"timestampFormat": TIME, "timestampNTZFormat": TIME, "ignoreNullFields": "false", "timeZone": "UTC"}
@@ -38,9 +38,9 @@ def value(columns: Sequence[str]) -> Column:
     return F.to_json(F.struct(*[F.col(f"`{name}`") for name in columns]), JSON)
 
 
-def records(rows: DataFrame, columns: Sequence[str], *, plain: bool) -> DataFrame:
-    """`key` and `value` for every row."""
-    return rows.select(key(columns, plain=plain).alias("key"), value(rows.columns).alias("value"))
+def record(columns: Sequence[str], keys: Sequence[str], *, plain: bool) -> list[Column]:
+    """`key` and `value` of a row with these columns."""
+    return [key(keys, plain=plain).alias("key"), value(columns).alias("value")]
 
 
 def headers(told: Mapping[str, object]) -> Column:

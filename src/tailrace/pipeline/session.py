@@ -19,6 +19,7 @@ from tailrace.settings import Settings
 LOG4J = Path(__file__).with_name("log4j2.properties")
 KERNEL_EXTENSIONS = "tailrace.kernel.Extensions"
 ICEBERG_EXTENSIONS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
+LOCAL_FILES = "tailrace.kernel.LocalFiles"
 STATE_STORE = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 
@@ -49,8 +50,11 @@ def session_conf(settings: Settings, jars: Sequence[Path], java_options: Sequenc
     """Every Spark property that a session gets."""
     spark = settings.spark
     extensions = [ICEBERG_EXTENSIONS]
+    kernel: dict[str, str] = {}
     if any(_has_kernel(jar) for jar in jars):
         extensions.append(KERNEL_EXTENSIONS)
+        kernel["spark.hadoop.fs.AbstractFileSystem.file.impl"] = LOCAL_FILES
+        kernel["spark.hadoop.fs.file.impl"] = f"{LOCAL_FILES}$Checked"
     options = [
         f"-Dlog4j2.configurationFile={LOG4J.as_uri()}",
         "-XX:+UseParallelGC",
@@ -67,6 +71,8 @@ def session_conf(settings: Settings, jars: Sequence[Path], java_options: Sequenc
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.ui.enabled": str(spark.ui).lower(),
         "spark.ui.showConsoleProgress": "false",
+        # Spark writes out the plan of each batch for its UI; the long form was a fifth of a small batch's time.
+        "spark.sql.ui.explainMode": "simple",
         "spark.scheduler.mode": "FAIR",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": str(spark.shuffle_partitions),
@@ -82,7 +88,7 @@ def session_conf(settings: Settings, jars: Sequence[Path], java_options: Sequenc
         conf["spark.jars"] = ",".join(str(jar) for jar in jars)
         for key in ("spark.driver.host", "spark.driver.bindAddress", "spark.executorEnv.PYSPARK_PYTHON"):
             del conf[key]
-    return {**conf, **catalog_conf(settings), **spark.conf}
+    return {**conf, **kernel, **catalog_conf(settings), **spark.conf}
 
 
 def catalog_conf(settings: Settings) -> dict[str, str]:

@@ -25,9 +25,14 @@ FETCH = {
     "kafka.max.poll.records": "20000",
     "kafka.receive.buffer.bytes": str(4 << 20),
 }
+# A batch asks only for records that are there. Its consumer asks for the next ones too, forgets that at the next batch,
+# and must then wait for the answer to the forgotten question: by default half a second, most of a small batch.
+NO_WAIT = {"kafka.fetch.max.wait.ms": "5"}
 
 
-def stream(spark: SparkSession, settings: Settings, topic: str, start: StartingOffsets, **options: str) -> DataFrame:
+def stream(
+    spark: SparkSession, settings: Settings, topic: str, start: StartingOffsets, options: Mapping[str, str]
+) -> DataFrame:
     """The topic as a stream. Where a checkpoint exists it decides where to start, not `start`."""
     partitions = len(partition_numbers(settings, topic)) if start.at == "explicit" else None
     reader = spark.readStream.format("kafka").options(**spark_options(settings), **FETCH)
@@ -40,7 +45,7 @@ def bounded(
 ) -> DataFrame:
     """Exactly the records in [start, end) of each partition that `end` names, as a static DataFrame."""
     ranges = {p: (start.get(p, 0), end[p]) for p in end}
-    reader = spark.read.format("kafka").options(**spark_options(settings), **FETCH)
+    reader = spark.read.format("kafka").options(**spark_options(settings), **FETCH, **NO_WAIT)
     # Assigned, not subscribed: a subscription wants offsets for partitions that nobody asked for.
     return reader.options(
         assign=json.dumps({topic: sorted(ranges)}),

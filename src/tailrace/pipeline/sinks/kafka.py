@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from tailrace.log.topics import TopicSpec, ensure
 from tailrace.pipeline import kernel
-from tailrace.pipeline.records import headers, records
+from tailrace.pipeline.records import record
 from tailrace.pipeline.sinks.base import Batch, Sink, SinkContext
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import StructType
 
     from tailrace.pipeline.definition import KafkaSpec
@@ -23,8 +24,11 @@ class KafkaSink(Sink):
     def __init__(self, spec: KafkaSpec, context: SinkContext) -> None:
         self.spec = spec
         self.context = context
+        self._record: list[Column] = []
 
     def prepare(self, schema: StructType) -> None:
+        # Made once: each call into the JVM costs, and these are dozens.
+        self._record = record(schema.fieldNames(), self.spec.key, plain=self.spec.plain_key)
         ensure_topic(self.context.settings, self.spec.target, compacted=self.spec.compacted)
 
     def committed(self, batch: Batch) -> bool:
@@ -32,11 +36,13 @@ class KafkaSink(Sink):
         return False
 
     def write(self, rows: DataFrame, batch: Batch) -> int:
-        made = records(rows, self.spec.key, plain=self.spec.plain_key)
-        told = {"tailrace-pipeline": batch.pipeline, "tailrace-batch": batch.id, "tailrace-revision": batch.revision}
-        return send(
-            made.withColumn("headers", headers(told)), self.context.settings, self.spec.target, batch, self.spec.name
-        )
+        told = {
+            "tailrace-pipeline": batch.pipeline,
+            "tailrace-batch": str(batch.id),
+            "tailrace-revision": str(batch.revision),
+        }
+        made = rows.select(*self._record)
+        return send(made, self.context.settings, self.spec.target, batch, self.spec.name, told)
 
 
 def ensure_topic(settings: Settings, topic: str, *, compacted: bool) -> None:
@@ -48,6 +54,8 @@ def ensure_topic(settings: Settings, topic: str, *, compacted: bool) -> None:
     ensure(settings, [spec])
 
 
-def send(made: DataFrame, settings: Settings, topic: str, batch: Batch, sink: str) -> int:
+def send(
+    made: DataFrame, settings: Settings, topic: str, batch: Batch, sink: str, told: Mapping[str, str] | None = None
+) -> int:
     """Write `key`, `value`, `headers` to the topic exactly once per (epoch, sink, batch); the rows of the batch."""
-    return kernel.write_kafka(made, settings, topic, f"{batch.pipeline}.{batch.epoch}", sink, batch.id)
+    return kernel.write_kafka(made, settings, topic, f"{batch.pipeline}.{batch.epoch}", sink, batch.id, told)
