@@ -125,7 +125,7 @@ class TopicSettings(Section):
 
     partitions: int = Field(default=4, ge=1)
     replication: int = Field(default=1, ge=1)
-    retention: str = "7 days"  # a number and seconds, minutes, hours, days or weeks; or "forever"
+    retention: str = "7 days"  # a span of time such as "36 hours", or "forever"
     compacted: bool = False  # keep the newest record of each key; with a retention, for so long
 
 

@@ -30,7 +30,7 @@ from tailrace.event import Event, uuid7
 from tailrace.pipeline import compile, facts, kernel, late, logical
 from tailrace.pipeline.bounded import result_of
 from tailrace.pipeline.definition import Pipeline
-from tailrace.pipeline.spans import Span
+from tailrace.spans import Span
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -48,7 +48,7 @@ class Clock:
 
     def advance(self, span: str) -> datetime:
         """Move on by "5 minutes"."""
-        self.now += timedelta(milliseconds=Span.parse(span).ms)
+        self.now += timedelta(milliseconds=Span.parse(span, "Clock.advance").ms)
         return self.now
 
     def event(self, **fields: Any) -> Event:

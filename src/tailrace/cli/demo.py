@@ -39,9 +39,9 @@ def demo(
     """
     from tailrace.embedded.demo import Demo, load_settings
     from tailrace.embedded.supervisor import Supervisor
-    from tailrace.pipeline.spans import Span
+    from tailrace.spans import Span
 
-    seconds = Span.parse(duration).seconds if duration else None
+    seconds = Span.parse_positive(duration, "--for").seconds if duration else None
     settings = load_settings(home)
     _fetch(settings)
     loop = Demo(settings, rate=rate, seed=seed)

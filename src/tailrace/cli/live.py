@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import typer
 
 from tailrace.cli import console
 from tailrace.errors import SettingsError
-
-_UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
 group = typer.Typer(help="Serve live results to pages: WebSocket, JSON, dashboard.", invoke_without_command=True)
 
@@ -50,6 +47,7 @@ def token(
     """Print a signed token for topics that are not public."""
     from tailrace.live.access import issue_token
     from tailrace.settings import Settings
+    from tailrace.spans import Span
 
     settings = Settings.load()
     unknown = [name for name in topics if name not in settings.live.topics]
@@ -57,8 +55,8 @@ def token(
         raise SettingsError(
             f"Not open: {', '.join(unknown)}.", "Name the topic under [live.topics] in tailrace.toml (docs/live.md)."
         )
-    prefix = _prefix(key)
-    typer.echo(issue_token(settings.live, dict.fromkeys(topics, prefix), _seconds(lifetime)))
+    prefix, seconds = _prefix(key), Span.parse_positive(lifetime, "--for").seconds
+    typer.echo(issue_token(settings.live, dict.fromkeys(topics, prefix), seconds))
 
 
 def _prefix(text: str) -> list[Any]:
@@ -71,10 +69,3 @@ def _prefix(text: str) -> list[Any]:
     if not isinstance(prefix, list):
         raise SettingsError(f"--key {text} is not a JSON list.", """Write it as '["customer-7"]'.""")
     return prefix
-
-
-def _seconds(text: str) -> float:
-    match = re.fullmatch(r"(\d+)([smhd])", text.strip())
-    if match is None or int(match[1]) == 0:
-        raise SettingsError(f"--for {text} is not a duration.", "Write it as 90s, 15m, 1h or 7d.")
-    return float(int(match[1]) * _UNITS[match[2]])

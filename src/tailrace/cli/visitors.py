@@ -58,9 +58,10 @@ def visitors(
     output: Output = typer.Option("text", help="json prints one object at the end, on stdout."),
 ) -> None:
     """Synthetic traffic: people and bots visit a site over HTTP, or (--direct) their events are written to the log."""
-    from tailrace.visitors.disorder import Disorder, parse_share, parse_span
+    from tailrace.spans import Span
+    from tailrace.visitors.disorder import Disorder, parse_share
 
-    seconds = parse_span(duration) if duration else None
+    seconds = Span.parse_positive(duration, "--for").seconds if duration else None
     if not direct:
         from tailrace.visitors.crowd import Crowd
         from tailrace.visitors.rhythm import Rhythm

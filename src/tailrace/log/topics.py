@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -22,9 +21,8 @@ from confluent_kafka.admin import (
 from tailrace.errors import SettingsError, TopicError
 from tailrace.log.producer import reached
 from tailrace.settings import Settings, TopicSettings
+from tailrace.spans import Span
 
-_UNITS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
-_DURATION = re.compile(r"(\d+) *(second|minute|hour|day|week)s?")
 _TIMEOUT = 20.0
 
 
@@ -40,7 +38,7 @@ class TopicSpec:
 
     @classmethod
     def declared(cls, name: str, settings: TopicSettings) -> TopicSpec:
-        retention = retention_ms(name, settings.retention)
+        retention = _retention_ms(name, settings.retention)
         return cls(name, settings.partitions, settings.replication, retention, settings.compacted)
 
     @property
@@ -69,18 +67,14 @@ def declared(settings: Settings) -> list[TopicSpec]:
     return [TopicSpec.declared(name, topic) for name, topic in settings.topics.items()]
 
 
-def retention_ms(name: str, text: str) -> int:
+def _retention_ms(name: str, text: str) -> int:
     """`7 days` -> milliseconds; `forever` -> -1."""
-    word = text.strip().lower()
-    if word == "forever":
+    if text.strip().lower() == "forever":
         return -1
-    match = _DURATION.fullmatch(word)
-    if not match:
-        raise SettingsError(
-            f"topics.{name}.retention = {text!r} is not a duration.",
-            'Write a number and seconds, minutes, hours, days or weeks, such as "7 days", or "forever".',
-        )
-    return int(match[1]) * _UNITS[match[2]] * 1000
+    try:
+        return Span.parse(text, f"topics.{name}.retention").ms
+    except SettingsError as problem:
+        raise SettingsError(problem.what, f'{problem.remedy} "forever" keeps everything.') from None
 
 
 def plan(settings: Settings, specs: Iterable[TopicSpec] | None = None) -> list[Difference]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from tailrace.errors import DefinitionError
 from tailrace.log.offsets import StartingOffsets
-from tailrace.pipeline.spans import Span
+from tailrace.spans import Span
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 Otherwise = Literal["quarantine", "drop", "fail"]
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
-_WEEK, _EARLIEST = Span.parse("7 days"), StartingOffsets()
+_WEEK, _EARLIEST = Span(7 * 86_400_000), StartingOffsets()
 _declared: dict[tuple[str, str], tuple[str, int]] = {}
 
 
@@ -193,8 +193,9 @@ def log(
     unique: a field whose repeats are dropped and counted as duplicates, for `keep` of event time, remembered on disk.
     start: where a pipeline without a checkpoint begins: "earliest", "latest", an ISO time, or offsets "0:120,1:88".
     """
-    span = None if watermark is None else Span.parse(watermark)
-    return LogSource(topic, span, unique, Span.parse(keep), StartingOffsets.parse(start))
+    span = None if watermark is None else Span.parse(watermark, "watermark", DefinitionError)
+    kept = Span.parse_positive(keep, "keep", DefinitionError)
+    return LogSource(topic, span, unique, kept, StartingOffsets.parse(start))
 
 
 def expect(name: str, sql: str, otherwise: Otherwise = "quarantine") -> Expectation:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tailrace.errors import DefinitionError
 from tailrace.pipeline.definition import IcebergSpec, PostgresSpec, SinkSpec
-from tailrace.pipeline.spans import Span
+from tailrace.spans import Span
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -116,4 +116,4 @@ def dimension(table: SinkSpec, refresh: str = "3 hours") -> Dimension:
     """A side input from `postgres("schema.table")` or `iceberg("schema.table")`, read anew every `refresh`."""
     if not isinstance(table, (PostgresSpec, IcebergSpec)):
         raise DefinitionError(f"A dimension cannot be read from {table.name}.", "Use postgres(…) or iceberg(…).")
-    return Dimension(table, Span.parse(refresh))
+    return Dimension(table, Span.parse(refresh, "refresh", DefinitionError))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tailrace.errors import DefinitionError, ModeError
+from tailrace.errors import ModeError
 from tailrace.pipeline import logical
-from tailrace.pipeline.spans import Span
+from tailrace.spans import Span
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 KINDS = ("realtime", "micro-batch", "hourly", "daily", "batch")
 _AT_ONCE, _SHORTEST = Span(0), Span(5_000)  # Spark refuses shorter real-time batches
-_DEFAULT_SPANS = {"realtime": Span.parse("1 minute"), "micro-batch": _AT_ONCE}
+_DEFAULT_SPANS = {"realtime": Span(60_000), "micro-batch": _AT_ONCE}
 # What real-time mode cannot run: everything that shuffles or waits.
 _SHUFFLES = {
     "Sort",
@@ -44,10 +44,8 @@ class Mode:
             raise ModeError(
                 f"There is no mode {text!r}.", f"Modes are {', '.join(KINDS)}; micro-batch=1s sets an interval."
             )
-        try:
-            span = Span.parse(length) if length else _DEFAULT_SPANS.get(word, _AT_ONCE)
-        except DefinitionError as problem:
-            raise ModeError(f"Mode {text!r}: {problem.what}", problem.remedy) from None
+        default = _DEFAULT_SPANS.get(word, _AT_ONCE)
+        span = Span.parse(length, f"Mode {text}", ModeError) if length else default
         if word == "realtime" and span < _SHORTEST:
             raise ModeError(f"Mode {text!r}: a real-time batch lasts at least 5 seconds.", "Write realtime=1m.")
         return cls(word, span)

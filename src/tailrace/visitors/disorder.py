@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -82,15 +81,3 @@ def parse_share(text: str) -> float:
     if not 0 <= share <= 1:
         raise SettingsError(f"{text!r} is not a share.", "Write it as 2% or 0.02.")
     return share
-
-
-_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
-
-
-def parse_span(text: str) -> float:
-    """`90s`, `5m`, `2 hours` or `90`, as seconds above 0."""
-    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(ms|[smhd])?[a-z]*\s*", text.lower())
-    seconds = float(found[1]) * _UNITS[found[2] or "s"] if found else 0.0
-    if seconds <= 0:
-        raise SettingsError(f"{text!r} is not a span of time.", "Write it as 90s, 5m or 2h.")
-    return seconds

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tailrace.errors import SettingsError, TopicError
-from tailrace.log.topics import Difference, TopicSpec, _compare, apply, declared, retention_ms
+from tailrace.log.topics import Difference, TopicSpec, _compare, apply, declared
 from tailrace.settings import Settings, TopicSettings
 
 
@@ -23,8 +23,8 @@ def test_declared_topics_speak_the_brokers_words():
 
 @pytest.mark.parametrize("text", ["7", "7 moons", "-1 days", ""])
 def test_a_retention_that_is_none_names_its_setting(text):
-    with pytest.raises(SettingsError, match=r"topics\.events\.retention"):
-        retention_ms("events", text)
+    with pytest.raises(SettingsError, match=r"topics\.events\.retention: .*forever"):
+        TopicSpec.declared("events", TopicSettings(retention=text))
 
 
 def kinds(spec: TopicSpec, partitions: int, replicas: int, **config: str) -> dict[str, tuple[bool, bool]]:

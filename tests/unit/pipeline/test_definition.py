@@ -10,7 +10,7 @@ from tailrace.errors import DefinitionError, ModeError
 from tailrace.pipeline.calendar import next_run
 from tailrace.pipeline.modes import Mode
 from tailrace.pipeline.run import slots
-from tailrace.pipeline.spans import Span
+from tailrace.spans import Span
 
 
 def test_the_public_names_are_there():
@@ -74,12 +74,13 @@ def same(events): return events
         exec(compile(text, "twice.py", "exec"), {"__name__": "twice"})
 
 
-@pytest.mark.parametrize(
-    ("text", "ms"),
-    [("15 seconds", 15_000), ("200ms", 200), ("1.5 hours", 5_400_000), ("1m", 60_000), ("2 days", 172_800_000)],
-)
-def test_spans(text, ms):
-    assert Span.parse(text).ms == ms
+def test_a_wrong_span_names_its_argument():
+    with pytest.raises(DefinitionError, match="watermark: 'soon' is not a span of time"):
+        log("e", watermark="soon")
+    with pytest.raises(DefinitionError, match="keep: '0 days' is no time at all"):
+        log("e", keep="0 days")
+    with pytest.raises(ModeError, match="Mode micro-batch=soon: 'soon' is not a span of time"):
+        Mode.parse("micro-batch=soon")
 
 
 def test_modes():
