@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Collection, Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import psycopg
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 
-from tailrace.errors import ServiceError
+from tailrace.log.ends import held
 from tailrace.log.producer import consumer
 from tailrace.settings import Settings
 
-_PATIENCE_SECONDS = 30.0
 _LEDGER = """
 SELECT pipeline, sum(rows_in)::bigint, sum(rows_out)::bigint, sum(late)::bigint, sum(duplicate)::bigint,
        sum(quarantined)::bigint, sum(dropped)::bigint, sum(abs(balance))::bigint
@@ -69,7 +67,7 @@ def open_books(settings: Settings, topics: Iterable[str]) -> Books:
                 books.sinks.setdefault(pipeline, {})[sink] = rows
     with _reader(settings) as reader:
         for topic in topics:
-            books.ends[topic] = _ends(reader, topic)
+            books.ends[topic] = _ends(settings, topic, reader)
     return books
 
 
@@ -127,7 +125,7 @@ def different_events(settings: Settings, topic: str, begin: dict[int, int]) -> i
     """How many different event ids a topic got since its ends were `begin`."""
     seen: set[str] = set()
     with _reader(settings) as reader:
-        ends = _ends(reader, topic)
+        ends = _ends(settings, topic, reader)
         open_parts = {part for part, end in ends.items() if end > begin.get(part, 0)}
         reader.assign([TopicPartition(topic, part, begin.get(part, 0)) for part in open_parts])
         while open_parts:
@@ -157,21 +155,9 @@ class _reader:  # noqa: N801 - used as a statement
         self._consumer.close()
 
 
-def _ends(reader: Consumer, topic: str) -> dict[int, int]:
-    """The end offset of each partition; none for a topic that does not exist yet.
-
-    A broker answers a little before it leads the partitions it had before its restart: asked again until it does.
-    """
-    deadline = time.monotonic() + _PATIENCE_SECONDS
-    while True:
-        try:
-            parts = reader.list_topics(topic, timeout=10).topics[topic].partitions
-            places = [TopicPartition(topic, part) for part in parts]
-            return {place.partition: int(reader.get_watermark_offsets(place, timeout=10)[1]) for place in places}
-        except KafkaException as problem:
-            if time.monotonic() > deadline:
-                raise ServiceError(f"Kafka does not tell the end of topic {topic}: {problem}.") from None
-            time.sleep(0.2)
+def _ends(settings: Settings, topic: str, reader: Consumer) -> dict[int, int]:
+    """The end offset of each partition; none for a topic that does not exist yet."""
+    return {number: part.stop for number, part in held(settings, topic, client=reader).items()}
 
 
 def _minus(now: dict[str, int], then: dict[str, int]) -> dict[str, int]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from tailrace.errors import PipelineError
-from tailrace.log.producer import consumer
+from tailrace.log.ends import held
 from tailrace.log.security import spark_options
 
 if TYPE_CHECKING:
@@ -63,27 +63,21 @@ def parse_offsets(text: str | None, topic: str) -> Offsets:
 
 def partition_numbers(settings: Settings, topic: str) -> list[int]:
     """The partitions of a topic; a PipelineError if it does not exist."""
-    client = consumer(settings)
-    try:
-        found = client.list_topics(topic, timeout=10).topics[topic]
-        if found.error is not None:
-            raise PipelineError(
-                f"The source topic {topic!r} does not exist.",
-                "Create it with `tailrace topics apply`, or start the site that writes it.",
-            )
-        return sorted(found.partitions)
-    finally:
-        client.close()
+    return list(_held(settings, topic))
 
 
 def ends(settings: Settings, topic: str) -> tuple[Offsets, Offsets]:
-    """The first and the next offset of each partition, as the broker sees them now."""
-    from confluent_kafka import TopicPartition
+    """The first and the next offset of each partition, as the broker sees them now; a PipelineError if the topic does
+    not exist, a ServiceError if the broker does not answer for half a minute."""
+    found = _held(settings, topic)
+    return {n: part.start for n, part in found.items()}, {n: part.stop for n, part in found.items()}
 
-    numbers = partition_numbers(settings, topic)
-    client = consumer(settings)
-    try:
-        found = {n: client.get_watermark_offsets(TopicPartition(topic, n), timeout=10) for n in numbers}
-    finally:
-        client.close()
-    return {n: low for n, (low, _) in found.items()}, {n: high for n, (_, high) in found.items()}
+
+def _held(settings: Settings, topic: str) -> dict[int, range]:
+    found = held(settings, topic)
+    if not found:
+        raise PipelineError(
+            f"The source topic {topic!r} does not exist.",
+            "Create it with `tailrace topics apply`, or start the site that writes it.",
+        )
+    return found

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tailrace.event import format_time, now
 from tailrace.log import topics
+from tailrace.log.ends import held
 from tailrace.log.producer import admin, consumer, producer
 from tailrace.pipeline import metrics
 from tailrace.pipeline.ledger import COUNTS, Entry, Totals
@@ -25,6 +26,7 @@ log = logging.getLogger("tailrace.pipeline")
 
 TOPIC = "tailrace.status"
 _RATE_SECONDS = 10.0
+_PATIENCE_SECONDS = 1.0  # a status that is a second old is better than one that waits for the broker
 
 
 @dataclass(slots=True)
@@ -182,15 +184,10 @@ class LogEnds:
         self._consumer.close()
 
     def _refresh(self, topic: str, ends: Ends) -> None:
-        from confluent_kafka import TopicPartition
-
         if not ends.high:
             ends.retention_seconds = retention(self._settings, topic)
-            numbers = self._consumer.list_topics(topic, timeout=2).topics[topic].partitions
-            ends.high = dict.fromkeys(sorted(numbers), 0)
-        for number in ends.high:
-            _, high = self._consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=1)
-            ends.high[number] = high
+        found = held(self._settings, topic, patience=_PATIENCE_SECONDS, client=self._consumer)
+        ends.high = {number: part.stop for number, part in found.items()}
         ends._seen = [*ends._seen[-10:], (time.monotonic(), sum(ends.high.values()))]
         (then, before), (at, total) = ends._seen[0], ends._seen[-1]
         ends.arriving = (total - before) / (at - then) if at > then else 0.0

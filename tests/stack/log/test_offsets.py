@@ -6,6 +6,7 @@ from datetime import datetime, timezone
 import pytest
 
 from tailrace.errors import SettingsError
+from tailrace.log.ends import held
 from tailrace.log.offsets import StartingOffsets
 from tailrace.log.producer import consumer, producer
 
@@ -59,3 +60,9 @@ def test_a_topic_that_is_not_there_says_how_to_make_it(settings):
             StartingOffsets.earliest().for_consumer(reader, "nowhere")
     finally:
         reader.close()
+
+
+def test_the_offsets_that_a_topic_holds(settings, written):
+    name, _ = written
+    assert held(settings, name) == {0: range(3), 1: range(3)}
+    assert held(settings, "nowhere") == {}
