@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
-from tailrace.embedded.demo import Demo, load_settings, pipeline_states
+from tailrace.embedded.demo import Demo, load_settings
 from tailrace.settings import Settings
 
 
@@ -42,10 +42,7 @@ class WholeLoop:
         self.demo.stack.stop()
 
     def states(self) -> dict[str, str]:
-        return {
-            row["pipeline"]: f"{row['state']} {row['reason'] or ''}".strip()
-            for row in pipeline_states(self.demo.settings)
-        }
+        return {row["pipeline"]: f"{row['state']} {row['reason'] or ''}".strip() for row in self.demo.pipeline_states()}
 
     def wait_running(self, seconds: float = 300.0) -> None:
         """Until every pipeline says that it runs."""

@@ -62,9 +62,11 @@ def down() -> None:
 
 def status(output: str = typer.Option("text", help="text or json.")) -> None:
     """What runs, where it listens, and how the pipelines are. Exit code 0 if all is well, 1 if not."""
+    from tailrace.pipeline.database import pipeline_states
+
     settings = Settings.load()
     found = _status(settings)
-    found["pipelines"] = _pipelines(settings)
+    found["pipelines"] = pipeline_states(settings)
     found["healthy"] = found["healthy"] and all(row["state"] != "failed" for row in found["pipelines"])
     if output == "json":
         console.as_json(found)
@@ -191,20 +193,6 @@ def _status(settings: Settings) -> dict[str, Any]:
         "services": services,
         "endpoints": addresses(settings),
     }
-
-
-def _pipelines(settings: Settings) -> list[dict[str, Any]]:
-    """The last status that each pipeline wrote to Postgres; none when there is no Postgres or no pipeline yet."""
-    import psycopg
-
-    if settings.postgres.url is None:
-        return []
-    try:
-        with psycopg.connect(settings.postgres.url.get_secret_value(), connect_timeout=3) as connection:
-            rows = connection.execute("SELECT status FROM tailrace.pipelines ORDER BY pipeline").fetchall()
-    except (psycopg.OperationalError, psycopg.errors.UndefinedTable):
-        return []
-    return [row[0] for row in rows]
 
 
 def _print_status(found: dict[str, Any]) -> None:

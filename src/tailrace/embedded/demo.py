@@ -16,13 +16,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import psycopg
-
 from tailrace.embedded import account, ports
 from tailrace.embedded.files import folder
 from tailrace.embedded.service import Service
 from tailrace.embedded.stack import Stack
 from tailrace.errors import MachineError
+from tailrace.pipeline.database import pipeline_states
 from tailrace.settings import Settings
 
 # The log that everything counts, and the topic that real-time mode writes.
@@ -100,6 +99,10 @@ class Demo:
             if row.get("latency_p50_ms") is not None
         }
 
+    def pipeline_states(self) -> list[dict[str, Any]]:
+        """What the pipelines said of themselves lately; nothing if they are silent."""
+        return pipeline_states(self.settings, within=_FRESH_SECONDS)
+
     def _part(
         self,
         name: str,
@@ -133,23 +136,8 @@ class Demo:
 
     def _pipelines_told(self) -> bool:
         """Every pipeline has told its state lately, whatever it is: one that fails is its own affair."""
-        states = pipeline_states(self.settings)
+        states = self.pipeline_states()
         return bool(states) and all(state["reason"] != "starting" for state in states)
-
-
-def pipeline_states(settings: Settings) -> list[dict[str, Any]]:
-    """What the pipelines of a running `tailrace run` last said of themselves; nothing if they are silent."""
-    if settings.postgres.url is None:
-        return []
-    try:
-        with psycopg.connect(settings.postgres.url.get_secret_value(), connect_timeout=2) as connection:
-            rows = connection.execute(
-                "SELECT status FROM tailrace.pipelines WHERE updated_at > now() - make_interval(secs => %s)",
-                (_FRESH_SECONDS,),
-            ).fetchall()
-    except psycopg.Error:
-        return []
-    return [row[0] for row in rows]
 
 
 def _answers(url: str) -> Callable[[], bool]:

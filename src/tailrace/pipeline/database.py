@@ -80,3 +80,24 @@ class Database:
         if self._connection is None or self._connection.closed:
             self._connection = psycopg.connect(self._url, autocommit=True, connect_timeout=5, options="-c timezone=UTC")
         return self._connection
+
+
+def pipeline_states(settings: Settings, within: float | None = None) -> list[dict[str, Any]]:
+    """What each pipeline last said of itself, by name; with `within`, only what was said in the last so many seconds.
+
+    Empty when there is no Postgres, it does not answer, or no pipeline has run yet.
+    """
+    import psycopg
+
+    if settings.postgres.url is None:
+        return []
+    query = (
+        "SELECT status FROM tailrace.pipelines "
+        "WHERE %(within)s::float IS NULL OR updated_at > now() - make_interval(secs => %(within)s::float) "
+        "ORDER BY pipeline"
+    )
+    try:
+        with psycopg.connect(settings.postgres.url.get_secret_value(), connect_timeout=3) as connection:
+            return [status for (status,) in connection.execute(query, {"within": within})]
+    except (psycopg.OperationalError, psycopg.errors.UndefinedTable):
+        return []
