@@ -106,10 +106,8 @@ def _finish(loop: Demo, impatient: threading.Event) -> Summary | None:
     ends = account.open_books(loop.settings, (SOURCE,)).ends[SOURCE]
     log_end = sum(ends.values())
 
-    def arrived() -> bool:
-        return impatient.is_set() or account.arrived(loop.settings, before, ends, RELAY)
-
-    if not wait(arrived, _DRAIN_SECONDS):
+    arrival = account.Arrival(loop.settings, before, ends, RELAY)
+    if not wait(lambda: impatient.is_set() or arrival.complete(), _DRAIN_SECONDS):
         console.say(f"[yellow]After {_DRAIN_SECONDS:.0f} s the pipelines have not read all {log_end} events.[/]")
     if impatient.is_set():
         return None

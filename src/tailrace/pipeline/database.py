@@ -26,6 +26,7 @@ CREATE TABLE IF NOT EXISTS tailrace.ledger (
     sinks jsonb NOT NULL, rules jsonb NOT NULL, reasons jsonb NOT NULL, start_offsets jsonb NOT NULL,
     end_offsets jsonb NOT NULL, watermark timestamptz, duration_ms bigint NOT NULL,
     written_at timestamptz NOT NULL DEFAULT now(), PRIMARY KEY (pipeline, epoch, batch_id));
+CREATE INDEX IF NOT EXISTS ledger_newest ON tailrace.ledger (pipeline, written_at);
 CREATE TABLE IF NOT EXISTS tailrace.pipelines (
     pipeline text PRIMARY KEY, status jsonb NOT NULL, updated_at timestamptz NOT NULL DEFAULT now());
 """
