@@ -15,13 +15,15 @@ from __future__ import annotations
 
 import gzip
 import struct
+import sys
 from collections.abc import Iterator
 from importlib.metadata import version
 from ipaddress import IPv4Address, IPv6Address
 from itertools import chain, pairwise
 from pathlib import Path
+from typing import Any
 
-import iptocc
+from tailrace.errors import MachineError, TailraceError
 
 FILE = Path(__file__).with_name("countries.bin")
 MAGIC = b"TRCC1\n"
@@ -113,21 +115,37 @@ def joined(ranges: Iterator[tuple[int, str | None]]) -> Ranges:
 
 def ranges() -> tuple[Ranges, Ranges]:
     """IPv4 and IPv6, each checked against iptocc at both ends of every range."""
+    iptocc = _iptocc()
     library = next(path for path in Path(iptocc.__file__).parent.iterdir() if path.name.startswith("iptocc.abi3"))
     data = _Data(library.read_bytes())
     v4, v6 = joined(data.v4_ranges()), joined(data.v6_ranges())
-    _check(v4, [str(IPv4Address(n)) for n in _ends(v4, 32)])
-    _check(v6, [str(IPv6Address(n)) for n in _ends(v6, 128)])
+    for table, addresses in (
+        (v4, [str(IPv4Address(n)) for n in _ends(v4, 32)]),
+        (v6, [str(IPv6Address(n)) for n in _ends(v6, 128)]),
+    ):
+        _check(table, addresses, iptocc.country_code(addresses))
     return v4, v6
+
+
+def _iptocc() -> Any:
+    """The package, which only contributors have: everyone else reads the table that was made from it."""
+    try:
+        import iptocc
+    except ModuleNotFoundError:
+        raise MachineError(
+            f"{FILE.name} is made from the package iptocc, which is not installed. The file was left as it is.",
+            "Install what contributors need (`./tailrace lint` does), then run this again with .venv/bin/python.",
+        ) from None
+    return iptocc
 
 
 def _ends(table: Ranges, bits: int) -> list[int]:
     return list(chain.from_iterable((a, b - 1) for (a, _), (b, _) in pairwise([*table, (1 << bits, None)])))
 
 
-def _check(table: Ranges, addresses: list[str]) -> None:
+def _check(table: Ranges, addresses: list[str], answers: list[str | None]) -> None:
     wanted = chain.from_iterable((code, code) for _, code in table)
-    for address, answer, want in zip(addresses, iptocc.country_code(addresses), wanted, strict=True):
+    for address, answer, want in zip(addresses, answers, wanted, strict=True):
         if answer != want:
             raise SystemExit(
                 f"iptocc says {answer} for {address}, its table {want}: the layout of its data has changed."
@@ -158,5 +176,8 @@ def _varint(value: int) -> bytes:
 
 
 if __name__ == "__main__":
-    FILE.write_bytes(encode(*ranges()))
+    try:
+        FILE.write_bytes(encode(*ranges()))
+    except TailraceError as error:
+        sys.exit(f"error: {error.what}\n  → {error.remedy}")
     print(f"{FILE.name}: {FILE.stat().st_size} bytes, iptocc {version('iptocc')}")
