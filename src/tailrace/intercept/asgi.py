@@ -50,6 +50,7 @@ class Interceptor:
         self._enabled = self.settings.outbox.enabled
         self._skips = self._rules.skips if self._enabled else lambda *request: "off"
         self._skips_response = self._rules.skips_response
+        self._redact = self._rules.redact
         register()
 
     def stats(self) -> dict[str, Any]:
@@ -171,15 +172,15 @@ class Interceptor:
     def _note(
         self, scope: Scope, arrival: int, started: int, status: int, outcome: str | None, visitor: str | None
     ) -> None:
-        """Writes the sighting down."""
+        """Writes the sighting down, without what must not be seen."""
         try:
             client = scope.get("client")
             path = scope.get("raw_path")
             if path is None:
                 path = quote(scope["path"], safe=PATH_SAFE).encode()
             duration = perf_counter_ns() - started
-            query, peer = scope.get("query_string"), client[0] if client else None
-            method, headers = scope.get("method"), scope["headers"]
+            path, query, headers = self._redact(path, scope.get("query_string"), scope["headers"])
+            method, peer = scope.get("method"), client[0] if client else None
             # One flat object: the garbage collector never looks at it, and no thread needs to touch its parts.
             sighting = (arrival, duration, method, path, query, peer, headers, status, outcome, visitor)
             self._put(dumps(sighting, PACKING))

@@ -16,7 +16,7 @@ import orjson
 
 from tailrace.event import MAX_EVENT_BYTES, format_time
 from tailrace.intercept.address import Client, shortened
-from tailrace.intercept.rules import Headers, Rules
+from tailrace.intercept.rules import Headers
 from tailrace.settings import Settings
 
 logger = logging.getLogger("tailrace.intercept")
@@ -29,7 +29,7 @@ _OWN_FIELDS = ("host", "user-agent", "referer")
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 # arrival (Unix ns), duration (ns), method, path, query, peer, headers, status, outcome, visitor.
-# Nothing is redacted yet: a sighting stays in memory, and becomes an event before it goes to disk or to Kafka.
+# Path, query and headers are redacted (Rules.redact): what must not be seen never leaves the request.
 # `outcome` is None, or what went wrong: exception, disconnect.
 Sighting = tuple[int, int, "str | None", bytes, "bytes | None", "str | None", Headers, int, "str | None", "str | None"]
 
@@ -40,7 +40,6 @@ class Capture:
     """Turns sightings into records for Kafka: key (visitor) and value (the event's JSON)."""
 
     def __init__(self, settings: Settings, secret: bytes) -> None:
-        self._rules = Rules(settings.capture)
         self._client = Client(settings.capture.trusted_proxies)
         self._address = settings.capture.address
         self._secret = secret
@@ -62,10 +61,10 @@ class Capture:
 
     def record(self, sighting: Sighting, random: str) -> tuple[bytes, bytes]:
         arrival, duration, method, path, query, peer, pairs, status, outcome, visitor = sighting
-        headers = _headers(self._rules.redact_headers(pairs))
-        url = _text(path.partition(b"?")[0] or b"/", _URL_LIMIT)
+        headers = _headers(pairs)
+        url = _text(path or b"/", _URL_LIMIT)
         if query:
-            url = f"{url}?{_text(self._rules.redact_query(query), _URL_LIMIT)}"
+            url = f"{url}?{_text(query, _URL_LIMIT)}"
         moment = format_time(_EPOCH + timedelta(microseconds=arrival // 1000))
         address = self._client.address(peer, headers)
         agent = headers.get("user-agent")

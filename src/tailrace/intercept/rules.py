@@ -66,9 +66,11 @@ class Rules:
         self._methods = frozenset(one.upper() for one in capture.skip_methods)
         types = [*CONTENT_TYPES, *(one.lower() for one in capture.skip_content_types)]
         self._types = tuple(one.encode() for one in types)
-        self._secret_headers = frozenset(one.lower().encode() for one in {*SECRET_HEADERS, *capture.redact_headers})
+        secret_headers = (one.lower().encode() for one in {*SECRET_HEADERS, *capture.redact_headers})
+        # What a header is replaced by; None: it holds a URL, whose query is redacted.
+        self._hidden: dict[bytes, tuple[bytes, bytes] | None] = {b"referer": None}
+        self._hidden |= {name: (name, REDACTED) for name in secret_headers}
         self._secret_parameters = frozenset(one.lower().encode() for one in {*SECRET_PARAMETERS, *capture.redact_query})
-        self._suspicious_headers = self._secret_headers | {b"referer"}
         self._path_answers: dict[str, str] = {}
         self._host_answers: dict[bytes, str] = {}
         self._type_answers: dict[bytes, str] = {}
@@ -129,34 +131,34 @@ class Rules:
         stream = STREAM if low.startswith(b"text/event-stream") else ""
         return _remember(self._type_answers, kind, "content_type" if low.startswith(self._types) else stream)
 
-    def redact_headers(self, headers: Headers) -> Headers:
-        """The headers without credentials, cookies and secret query parameters. Names must be lower-case."""
-        suspicious = self._suspicious_headers
-        clean = []
-        for pair in headers:
-            clean.append(self._redact_header(*pair) if pair[0] in suspicious else pair)
-        return clean
+    def redact(self, path: bytes, query: bytes | None, headers: Headers) -> tuple[bytes, bytes | None, Headers]:
+        """The request as it may leave the worker: without credentials, cookies and the values of secret parameters, in
+        the query and in the referrer. Header names must be lower-case. A path with a query in it loses that."""
+        hidden = self._hidden
+        clean = [hidden[pair[0]] or self._redact_url(pair) if pair[0] in hidden else pair for pair in headers]
+        if b"?" in path:
+            path = path.partition(b"?")[0]
+        return path, self._redact_query(query) if query else query, clean
 
-    def _redact_header(self, name: bytes, value: bytes) -> tuple[bytes, bytes]:
-        if name in self._secret_headers:
-            return name, REDACTED
-        if b"?" not in value:
-            return name, value
-        path, mark, query = value.partition(b"?")
-        return name, path + mark + self.redact_query(query)
+    def _redact_url(self, pair: tuple[bytes, bytes]) -> tuple[bytes, bytes]:
+        if b"?" not in pair[1]:
+            return pair
+        path, mark, query = pair[1].partition(b"?")
+        return pair[0], path + mark + self._redact_query(query)
 
-    def redact_query(self, query: bytes) -> bytes:
+    def _redact_query(self, query: bytes) -> bytes:
         """The query string with the values of secret parameters replaced. Encoded names do not slip through."""
         secret = self._secret_parameters
+        # The usual case, in less than half the time.
+        names = [part.partition(b"=")[0] for part in query.lower().split(b"&")]
+        if b"%" not in query and secret.isdisjoint(names):
+            return query
         parts = query.split(b"&")
-        changed = False
-        for index, part in enumerate(parts):
-            name, equals, _ = part.partition(b"=")
-            plain = name.lower()
+        for index, plain in enumerate(names):
+            name, equals, _ = parts[index].partition(b"=")
             if equals and (plain in secret or (b"%" in plain and unquote_to_bytes(plain).lower() in secret)):
                 parts[index] = name + b"=" + REDACTED
-                changed = True
-        return b"&".join(parts) if changed else query
+        return b"&".join(parts)
 
 
 class Cookie:

@@ -123,17 +123,16 @@ class Watch:
         return headers
 
     def note(self, outcome: str | None = None, status: int = 0) -> None:
-        """Writes the sighting down, once."""
+        """Writes the sighting down, once, without what must not be seen."""
         if self._noted:
             return
         self._noted = True
         try:
-            path, query = request_target(self._environ)
             duration = perf_counter_ns() - self._started
+            path, query, headers = self._interceptor.rules.redact(*request_target(self._environ), self._headers)
             method, peer = self._environ["REQUEST_METHOD"], self._environ.get("REMOTE_ADDR") or None
             status = self._status or status or 500
-            headers, visitor = self._headers, self._visitor
-            sighting = (self._arrival, duration, method, path, query, peer, headers, status, outcome, visitor)
+            sighting = (self._arrival, duration, method, path, query, peer, headers, status, outcome, self._visitor)
             self._interceptor.outbox.put(marshal.dumps(sighting, PACKING))
         except Exception:
             logger.exception("A request could not be written down; it passes.")

@@ -26,12 +26,16 @@ class Notebook(Outbox):
     def _start(self) -> None:
         pass
 
-    def events(self, at_least: int = 1) -> list[dict[str, Any]]:
-        """The events so far, once there are enough."""
+    def queued(self, at_least: int = 1) -> list[bytes]:
+        """What would go to the companion, as it is in memory."""
         deadline = time.monotonic() + 10
         while len(self._queue) < at_least and time.monotonic() < deadline:
             time.sleep(0.005)
-        packed = list(self._queue)
+        return list(self._queue)
+
+    def events(self, at_least: int = 1) -> list[dict[str, Any]]:
+        """The events so far, once there are enough."""
+        packed = self.queued(at_least)
         self._queue.clear()
         return [orjson.loads(value) for _, value in self._capture.records(packed, bytes(10 * len(packed)))]
 

@@ -95,6 +95,18 @@ def test_a_request_becomes_an_event_and_the_answer_is_unchanged(site):
     assert 0 < event["duration_ms"] < 5000
 
 
+def test_what_must_not_be_seen_never_leaves_the_request(site):
+    address, book = site(redact_headers=["X-Internal"], redact_query=["voucher"])
+    headers = {"authorization": "Basic s3cret", "cookie": "a=s3cret", "x-api-key": "s3cret", "x-internal": "s3cret"}
+    headers["referer"] = f"http://{address}/?token=s3cret"
+    httpx.get(f"http://{address}/?q=1&voucher=s3cret&%74oken=s3cret", headers=headers)
+    with connect(f"ws://{address}/echo?token=s3cret", additional_headers=headers) as wire:
+        wire.send("bye")
+    queued = book.queued(2)
+    assert not [one for one in queued if b"s3cret" in one]
+    assert all(one.count(b"[redacted]") >= 5 for one in queued)
+
+
 def test_what_the_rules_skip_is_counted(site):
     address, book = site()
     httpx.get(f"http://{address}/logo.png")

@@ -62,6 +62,14 @@ def run(app, notebook, environ=ENVIRON):
     return result, book
 
 
+def test_what_must_not_be_seen_never_leaves_the_request(notebook):
+    secrets = {"HTTP_AUTHORIZATION": "s3cret", "HTTP_COOKIE": "a=s3cret", "HTTP_REFERER": "/?password=s3cret"}
+    asked = {"QUERY_STRING": "q=1&token=s3cret", "REQUEST_URI": "/a%20b?q=1&token=s3cret"}
+    _, book = run(respond([b"hello"]), notebook, {**ENVIRON, **secrets, **asked})
+    (queued,) = book.queued(1)
+    assert b"s3cret" not in queued and queued.count(b"[redacted]") == 4
+
+
 def test_a_complete_body_is_handed_on_as_it_is(notebook):
     body = [b"hello"]
     result, book = run(respond(body), notebook)
