@@ -48,6 +48,14 @@ public final class PostgresCopy {
     return BatchJob.run(plain, task);
   }
 
+  /** What Postgres or its driver said, among the causes of a batch that failed; null if it was something else. */
+  public static SQLException reason(Throwable problem) {
+    for (Throwable one = problem; one != null; one = one.getCause()) {
+      if (one instanceof SQLException) return (SQLException) one;
+    }
+    return null;
+  }
+
   /** Maps, lists and structs as JSON. */
   private static Dataset<Row> plain(Dataset<Row> rows) {
     StructField[] fields = rows.schema().fields();
@@ -68,6 +76,10 @@ public final class PostgresCopy {
     return functions.when(json.contains("\\u0000"), mended).otherwise(json);
   }
 
+  private interface Tidying {
+    void run() throws SQLException;
+  }
+
   private static final class Task implements Function2<Integer, Iterator<InternalRow>, Iterator<Long>> {
     private static final long serialVersionUID = 1L;
 
@@ -86,21 +98,21 @@ public final class PostgresCopy {
     @Override
     public Iterator<Long> call(Integer partition, Iterator<InternalRow> rows) throws SQLException {
       if (!rows.hasNext()) return List.of(0L).iterator();
-      TaskContext context = TaskContext.get();
-      if (context.attemptNumber() > 0 || context.stageAttemptNumber() > 0) {
-        // The lost attempt may have copied its rows: only a batch that begins anew with an empty table is exact.
-        throw new SQLException("A task of this batch was lost after it may have copied rows; the batch must be tried again.");
-      }
+      // First of all, so that a database that is gone is the reason that is told, also by a second attempt.
       Connection connection = take();
-      boolean good = false;
       try {
+        TaskContext context = TaskContext.get();
+        if (context.attemptNumber() > 0 || context.stageAttemptNumber() > 0) {
+          // The lost attempt may have copied its rows: only a batch that begins anew with an empty table is exact.
+          throw new SQLException("A task of this batch was lost after it may have copied rows; the batch must be tried again.");
+        }
         long count = copy(connection, rows);
-        good = true;
         Faults.reached("postgres-after-copy");
+        give(connection);
         return List.of(count).iterator();
-      } finally {
-        if (good) give(connection);
-        else connection.close();
+      } catch (Throwable problem) {
+        afterwards(problem, connection::close);
+        throw problem;
       }
     }
 
@@ -120,8 +132,18 @@ public final class PostgresCopy {
         long copied = in.endCopy();
         if (copied != count) throw new SQLException("COPY took " + copied + " of " + count + " rows.");
         return count;
-      } finally {
-        if (in.isActive()) in.cancelCopy();
+      } catch (Throwable problem) {
+        if (in.isActive()) afterwards(problem, in::cancelCopy);
+        throw problem;
+      }
+    }
+
+    /** Tidies up; what fails then does not hide the problem that came first. */
+    private static void afterwards(Throwable problem, Tidying tidying) {
+      try {
+        tidying.run();
+      } catch (SQLException second) {
+        problem.addSuppressed(second);
       }
     }
 

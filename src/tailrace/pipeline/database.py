@@ -42,6 +42,7 @@ class Database:
                 "Start the embedded stack with `tailrace up`, or set [postgres] url (TAILRACE_POSTGRES__URL).",
             )
         self._url = settings.postgres.url.get_secret_value()
+        self.address = _address(self._url)
         self._lock = threading.RLock()
         self._connection: psycopg.Connection[Any] | None = None
 
@@ -57,10 +58,22 @@ class Database:
                     yield cursor
             except psycopg.OperationalError as problem:
                 self.close()
-                raise ServiceError(
-                    f"Postgres does not answer: {str(problem).strip()}",
-                    "Check that it runs (`tailrace status`) and that postgres.url is right.",
-                ) from problem
+                raise self.trouble(problem.sqlstate or "", str(problem)) from problem
+
+    def trouble(self, state: str, said: str) -> ServiceError:
+        """What Postgres, a driver of it or the network said, as one sentence. `state` is an SQLSTATE, empty if there is
+        none."""
+        # 08 is a lost connection, 57P a server that ends or has not begun; FATAL is said by one that is there.
+        gone = state.startswith(("08", "57P")) or (not state and "FATAL:" not in said)
+        if gone:
+            return ServiceError(
+                f"Postgres does not answer at {self.address}.",
+                "Check that it runs (`tailrace status`) and that postgres.url is right.",
+            )
+        return ServiceError(
+            f"Postgres at {self.address} says: {first_line(said)}.",
+            "Mend that, or check that postgres.url is right; nothing of the transaction was written.",
+        )
 
     def prepare(self) -> None:
         """Create Tailrace's own tables where they are missing."""
@@ -81,6 +94,19 @@ class Database:
         if self._connection is None or self._connection.closed:
             self._connection = psycopg.connect(self._url, autocommit=True, connect_timeout=5, options="-c timezone=UTC")
         return self._connection
+
+
+def first_line(said: str) -> str:
+    """The message itself, without severity, details and full stop."""
+    line = said.rpartition("FATAL:")[2].strip().partition("\n")[0]
+    return line.removeprefix("ERROR:").strip().removesuffix(".")
+
+
+def _address(url: str) -> str:
+    from psycopg.conninfo import conninfo_to_dict
+
+    parts = conninfo_to_dict(url)
+    return f"{parts.get('host') or 'localhost'}:{parts.get('port') or 5432}"
 
 
 def pipeline_states(settings: Settings, within: float | None = None) -> list[dict[str, Any]]:

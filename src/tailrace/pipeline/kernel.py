@@ -89,6 +89,14 @@ def copy_postgres(rows: DataFrame, url: str, properties: Mapping[str, str], tabl
     return int(_java(rows.sparkSession).PostgresCopy.write(rows._jdf, url, dict(properties), table))
 
 
+def sql_reason(spark: SparkSession, problem: BaseException) -> tuple[str, str] | None:
+    """SQLSTATE (empty if there is none) and message of what Postgres or its driver said, behind a failure of
+    `copy_postgres`; None if it failed for another reason."""
+    java = getattr(problem, "java_exception", None)
+    found = None if java is None else _java(spark).PostgresCopy.reason(java)
+    return None if found is None else (str(found.getSQLState() or ""), str(found.getMessage() or ""))
+
+
 def _java(spark: SparkSession) -> Any:
     jvm: Any = spark._jvm
     return jvm.tailrace.kernel

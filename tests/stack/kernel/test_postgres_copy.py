@@ -13,7 +13,7 @@ import psycopg
 import pytest
 from pyspark.sql import SparkSession
 
-from tailrace.pipeline.kernel import copy_postgres
+from tailrace.pipeline.kernel import copy_postgres, sql_reason
 from tailrace.pipeline.session import jdbc_address
 from tailrace.settings import Settings
 
@@ -190,3 +190,19 @@ def test_many_rows_and_a_refusal_that_leaves_the_next_batch_well(
     assert copy_postgres(many, url, properties, table) == 20_000
     with psycopg.connect(address(settings)) as connection:
         assert connection.execute(f"SELECT count(*), sum(length(text)) FROM {table}").fetchone() == (40_000, 4_000_000)
+
+
+def test_what_postgres_said_is_found_behind_what_spark_says(
+    spark: SparkSession, settings: Settings, table: str
+) -> None:
+    url, properties = jdbc(settings)
+    row = spark.createDataFrame([("x",)], "unknown string")
+    said: dict[str, tuple[str, str] | None] = {}
+    for place in (url, "jdbc:postgresql://127.0.0.1:1/nowhere"):
+        with pytest.raises(Exception, match="PSQLException") as caught:
+            copy_postgres(row, place, properties, table)
+        said[place] = sql_reason(spark, caught.value)
+    refused, gone = said.values()
+    assert refused is not None and refused[0] == "42703" and 'column "unknown"' in refused[1]
+    assert gone is not None and gone[0] == "08001" and "127.0.0.1:1" in gone[1]
+    assert sql_reason(spark, ValueError("of Python's own")) is None

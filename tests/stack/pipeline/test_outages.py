@@ -48,6 +48,7 @@ def test_services_are_killed_and_come_back(stack, project, monkeypatch):
         stack.postgres.kill()
         project.send(*[project.event(t) for t in range(3, 6)])
         until(lambda: status.state == "restarting" and status.reason)
+        assert "Postgres does not answer at 127.0.0.1:" in status.reason, status.reason
         stack.postgres.start()
         until(lambda: status.totals.rows_in == 6)
         stack.kafka.kill()

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from psycopg import sql
 from psycopg.errors import LockNotAvailable
 
-from tailrace.errors import SinkError
+from tailrace.errors import SinkError, TailraceError
 from tailrace.pipeline import faults, kernel
-from tailrace.pipeline.database import Database
+from tailrace.pipeline.database import Database, first_line
 from tailrace.pipeline.sinks.base import Batch, Sink, SinkContext
 from tailrace.pipeline.sinks.jdbc import jdbc
 from tailrace.pipeline.sinks.tables import Table, column_types, difference, unique_keys
@@ -69,8 +69,7 @@ class PostgresSink(Sink):
             with self._database.transaction() as cursor:
                 cursor.execute(self._empty)
         self._dirty = True
-        address = jdbc(self.context.settings)
-        copied = kernel.copy_postgres(rows, address.url, address.properties, self.staging.identifier.as_string())
+        copied = self._copy(rows)
         with self._database.transaction() as cursor:
             cursor.execute(self._upsert())
             faults.reached("postgres-before-commit")
@@ -90,6 +89,25 @@ class PostgresSink(Sink):
         faults.reached("postgres-after-commit")
         self._last = batch.id
         return copied
+
+    def _copy(self, rows: DataFrame) -> int:
+        address = jdbc(self.context.settings)
+        try:
+            return kernel.copy_postgres(rows, address.url, address.properties, self.staging.identifier.as_string())
+        except Exception as problem:
+            reason = kernel.sql_reason(rows.sparkSession, problem)
+            if reason is None:
+                raise
+            raise self._explained(*reason) from problem
+
+    def _explained(self, state: str, said: str) -> TailraceError:
+        if state.startswith(("08", "57P")):
+            return self._database.trouble(state, said)
+        told = f"Postgres does not take the rows of pipeline {self.context.pipeline!r} for {self.table}"
+        return SinkError(
+            f"{told}: {first_line(said)}.",
+            "Mend that; the batch is tried again.",
+        )
 
     def close(self) -> None:
         try:
