@@ -10,12 +10,15 @@ import hashlib
 import hmac
 import os
 import secrets
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from itsdangerous import BadSignature, TimestampSigner
 from starlette.requests import Request
 from starlette.responses import Response
+
+from tailrace.intercept.address import Client
 
 COOKIE = "shop_session"
 MAX_AGE = 14 * 24 * 3600
@@ -35,9 +38,10 @@ class Session:
 
 
 class Sessions:
-    """Reads, makes and signs sessions with one secret."""
+    """Reads, makes and signs sessions with one secret. Trusted proxies may say that the visitor came by https."""
 
-    def __init__(self, secret: str) -> None:
+    def __init__(self, secret: str, trusted_proxies: Iterable[str] = ()) -> None:
+        self._client = Client(trusted_proxies)
         self._signer = TimestampSigner(secret, salt="shop.session", digest_method=hashlib.sha256)
         self._key = hashlib.sha256(b"shop.form:" + secret.encode()).digest()
 
@@ -60,13 +64,14 @@ class Sessions:
         return hmac.compare_digest(self.form_token(session).encode(), token.encode())
 
     def set_cookie(self, request: Request, response: Response, session: Session) -> None:
+        peer = request.client.host if request.client else None
         response.set_cookie(
             COOKIE,
             self._signer.sign(session.id).decode(),
             max_age=MAX_AGE,
             httponly=True,
             samesite="lax",
-            secure=request.url.scheme == "https",
+            secure=self._client.by_https(request.url.scheme, peer, request.headers.raw),
         )
 
 

@@ -13,6 +13,9 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 _FOR = re.compile(r'(?:^|[;,\s])for\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^;,\s]*))', re.IGNORECASE)
 
+_PROTO = re.compile(r'(?:^|[;,\s])proto\s*=\s*"?([a-z]+)', re.IGNORECASE)
+_SCHEMES = (b"forwarded", b"x-forwarded-proto")
+
 
 def networks(texts: Iterable[str]) -> list[Network]:
     """The networks that `capture.trusted_proxies` names; an address is a network of one."""
@@ -62,6 +65,18 @@ class Client:
     def trusts(self, peer: str | None) -> bool:
         """Whether this peer's forwarding headers count."""
         return self._look(peer or "")[1]
+
+    def by_https(self, scheme: str | None, peer: str | None, headers: Iterable[tuple[bytes, bytes]]) -> bool:
+        """Whether the visitor came by https: to this server, or to a trusted proxy that says so."""
+        if scheme == "https":
+            return True
+        if not self._trusted or not self.trusts(peer):
+            return False
+        given = {name: value.decode("latin-1") for name, value in headers if name in _SCHEMES}
+        told = _PROTO.search(given.get(b"forwarded", ""))
+        # A list of schemes, as of addresses, has the visitor's first.
+        word = told[1] if told else given.get(b"x-forwarded-proto", "").partition(",")[0]
+        return word.strip().lower() == "https"
 
     def _look(self, text: str) -> tuple[Address | None, bool]:
         known = self._parsed.get(text)

@@ -19,6 +19,7 @@ from time import perf_counter_ns, time_ns
 from typing import Any
 from urllib.parse import quote
 
+from tailrace.intercept.address import Client
 from tailrace.intercept.capture import PACKING
 from tailrace.intercept.metrics import register
 from tailrace.intercept.outbox import Outbox
@@ -46,6 +47,7 @@ class Interceptor:
         self.outbox = outbox if outbox is not None else Outbox(self.settings)
         self._rules = Rules(self.settings.capture)
         self._cookie = self._rules.cookie
+        self._client = Client(self.settings.capture.trusted_proxies)
         self._put = self.outbox.put
         self._enabled = self.settings.outbox.enabled
         self._skips = self._rules.skips if self._enabled else lambda *request: "off"
@@ -123,7 +125,8 @@ class Interceptor:
             if known is not None or not cookie.allowed(scope["headers"]):
                 return known
             fresh = secrets.token_hex(12)
-            written = cookie.write(fresh, scope.get("scheme") == "https")
+            peer = scope["client"][0] if scope.get("client") else None
+            written = cookie.write(fresh, self._client.by_https(scope.get("scheme"), peer, scope["headers"]))
             message["headers"] = [*(message.get("headers") or []), written]
             return fresh
         except Exception:

@@ -17,6 +17,7 @@ from time import perf_counter_ns, time_ns
 from typing import Any
 from urllib.parse import quote
 
+from tailrace.intercept.address import Client
 from tailrace.intercept.capture import PACKING
 from tailrace.intercept.metrics import register
 from tailrace.intercept.outbox import Outbox
@@ -39,6 +40,7 @@ class WsgiInterceptor:
         self.settings = settings if settings is not None else Settings.load()
         self.outbox = outbox if outbox is not None else Outbox(self.settings)
         self.rules = Rules(self.settings.capture)
+        self.client = Client(self.settings.capture.trusted_proxies)
         self.lock = threading.Lock()  # worker threads count together
         self._enabled = self.settings.outbox.enabled
         register()
@@ -116,7 +118,9 @@ class Watch:
             return headers
         if rules.cookie and self._visitor is None and rules.cookie.allowed(self._headers):
             self._visitor = secrets.token_hex(12)
-            name, value = rules.cookie.write(self._visitor, self._environ.get("wsgi.url_scheme") == "https")
+            scheme, peer = self._environ.get("wsgi.url_scheme"), self._environ.get("REMOTE_ADDR")
+            secure = self._interceptor.client.by_https(scheme, peer, self._headers)
+            name, value = rules.cookie.write(self._visitor, secure)
             headers = [*headers, (name.decode(), value.decode())]
         if rule == STREAM:
             self.note()

@@ -200,6 +200,19 @@ def test_the_cookie_is_set_once_and_read_back(site):
     assert forged.cookies["visitor"] != "<script>"
 
 
+def test_the_cookie_is_secure_when_the_visitor_came_by_https(asgi_server, notebook):
+    def cookie(trusted: list[str], **headers: str) -> str:
+        book = notebook(cookie="visitor", trusted_proxies=trusted)
+        # uvicorn itself believes a proxy on this machine.
+        address = asgi_server(Interceptor(Starlette(routes=ROUTES), book.settings, book), proxy_headers=False)
+        return httpx.get(f"http://{address}/", headers=headers).headers["set-cookie"]
+
+    https = {"x-forwarded-proto": "https"}
+    assert "; Secure" in cookie(["127.0.0.1"], **https)
+    assert "; Secure" not in cookie(["127.0.0.1"])
+    assert "; Secure" not in cookie([], **https)
+
+
 def test_a_broken_interceptor_does_not_break_the_site(site, monkeypatch):
     address, book = site(cookie="visitor")
 

@@ -129,6 +129,28 @@ def test_nobody_else_can_forward_an_address():
         Client(["everybody"])
 
 
+HTTPS = [(b"x-forwarded-proto", b"https")]
+
+
+@pytest.mark.parametrize(
+    ("scheme", "peer", "headers", "secure"),
+    [
+        ("https", "203.0.113.9", [], True),
+        ("http", "10.0.0.1", [], False),
+        ("http", "10.0.0.1", HTTPS, True),
+        ("http", "10.0.0.1", [(b"x-forwarded-proto", b"HTTPS, http")], True),
+        ("http", "10.0.0.1", [(b"x-forwarded-proto", b"http, https")], False),
+        ("http", "10.0.0.1", [(b"forwarded", b'for=203.0.113.9;proto="https"')], True),
+        ("http", "10.0.0.1", [(b"forwarded", b"for=203.0.113.9; Proto=http"), *HTTPS], False),
+        ("http", "10.0.0.1", [(b"forwarded", b"for=203.0.113.9"), *HTTPS], True),
+        ("http", "203.0.113.9", HTTPS, False),
+        ("http", None, HTTPS, False),
+    ],
+)
+def test_only_a_trusted_proxy_can_say_that_the_visitor_came_by_https(scheme, peer, headers, secure):
+    assert Client(["10.0.0.0/8"]).by_https(scheme, peer, headers) is secure
+
+
 @pytest.mark.parametrize("text", ["::ffff:192.0.2.1", "192.0.2.1:80", " 192.0.2.1 ", "[::ffff:192.0.2.1]:80"])
 def test_an_address_is_read_in_any_dress(text):
     assert str(parse(text)) == "192.0.2.1"

@@ -70,6 +70,18 @@ def test_what_must_not_be_seen_never_leaves_the_request(notebook):
     assert b"s3cret" not in queued and queued.count(b"[redacted]") == 4
 
 
+def test_the_cookie_is_secure_when_the_visitor_came_by_https(notebook):
+    def cookie(**environ):
+        book, sent = notebook(cookie="visitor", trusted_proxies=["127.0.0.1"]), {}
+        app = WsgiInterceptor(respond([b"hello"]), book.settings, book)
+        app({**ENVIRON, **environ}, lambda status, headers: sent.update(headers))
+        return sent["set-cookie"]
+
+    assert "; Secure" in cookie(REMOTE_ADDR="127.0.0.1", HTTP_X_FORWARDED_PROTO="https")
+    assert "; Secure" in cookie(**{"wsgi.url_scheme": "https"})
+    assert "; Secure" not in cookie(REMOTE_ADDR="203.0.113.9", HTTP_X_FORWARDED_PROTO="https")
+
+
 def test_a_complete_body_is_handed_on_as_it_is(notebook):
     body = [b"hello"]
     result, book = run(respond(body), notebook)
