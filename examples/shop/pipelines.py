@@ -59,7 +59,7 @@ def page_views(events: DataFrame) -> DataFrame:
 def visitors_now(events: DataFrame) -> DataFrame:
     """Visitors of the last five minutes, for each product page and for the whole site ("*")."""
     path = enrich.path("url")
-    product = F.when(path.startswith("/products/"), path)
+    product = F.when(path.like("/products/_%"), path)
     pages = events.where("method = 'GET'").select("event_time", "visitor_id", product.alias("product"))
     places = F.filter(F.array(F.lit("*"), F.col("product")), lambda place: place.isNotNull())
     seen = pages.select("event_time", "visitor_id", F.explode(places).alias("path"))
