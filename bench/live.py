@@ -45,7 +45,9 @@ def _measure(context: Context, spread: str, begun: float) -> Result:
     feed = Feed(context.settings)
     feed.create_topics([topic])
     opened = {topic: {"public": True, "max_rows": clients + 1}}
-    server = LiveProcess(context.settings, opened, measure=[]).start()
+    # All pages come from one address, and one more that never reads.
+    limits = {"clients_per_address": clients + 1}
+    server = LiveProcess(context.settings, opened, measure=[], limits=limits).start()
     pages = _pages(server, topic, clients, spread == "own key")
     lazy = _lazy(server, topic)
     try:

@@ -146,6 +146,7 @@ class LiveLimits(Section):
     """What one client may do. Each limit has its own close code (docs/live.md)."""
 
     clients: int = Field(default=5_000, ge=1)
+    clients_per_address: int = Field(default=200, ge=1)  # behind one address there may be a whole office
     message_bytes: int = Field(default=16_384, ge=256)
     subscriptions: int = Field(default=32, ge=1)
     messages_per_second: float = Field(default=20.0, gt=0)
@@ -158,6 +159,7 @@ class LiveSettings(Section):
     host: str = "127.0.0.1"
     port: int = 0
     origins: list[str] = Field(default_factory=list)  # pages of these origins may connect; loopback's own always may
+    trusted_proxies: list[str] = Field(default_factory=lambda: ["127.0.0.1", "::1"])  # their X-Forwarded-For counts
     secret: SecretStr | None = None  # signs tokens for topics that are not public
     topics: dict[str, LiveTopicSettings] = Field(default_factory=dict)
     measure: list[str] = Field(default_factory=lambda: ["events"])  # their rate is shown, their rows are never read

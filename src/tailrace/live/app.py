@@ -17,6 +17,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from tailrace.live import protocol
 from tailrace.live.access import Access
+from tailrace.live.door import Door
 from tailrace.live.feed import Feed
 from tailrace.live.hub import Hub
 from tailrace.live.metrics import LiveMetrics
@@ -39,6 +40,7 @@ class LiveServer:
         self.hub = Hub(settings.live, self.metrics)
         self.feed = Feed(settings, self.hub, self.metrics)
         self._limits = settings.live.limits
+        self._door = Door(settings.live.limits)
         self._sessions: set[Session] = set()
         self._bodies: dict[str, tuple[int, bytes]] = {}
         self._pages = Pages(pages_jars)
@@ -80,10 +82,16 @@ class LiveServer:
         """The WebSocket. A refusal closes it with the code that says why; a foreign origin gets nothing but that."""
         await socket.accept()
         try:
-            self._admit(socket)
+            household = self._admit(socket)
         except Refused as refusal:
             await self._close(socket, refusal)
             return
+        try:
+            await self._serve(socket)
+        finally:
+            self._door.leave(household)
+
+    async def _serve(self, socket: WebSocket) -> None:
         write_wire = socket.scope.get("extensions", {}).get(EXTENSION)
         session = Session(self.hub, self.access, self._limits, self.metrics, write_wire)
         self._sessions.add(session)
@@ -109,11 +117,10 @@ class LiveServer:
             writer.cancel()
             await self._close(socket, refusal)
 
-    def _admit(self, socket: WebSocket) -> None:
+    def _admit(self, socket: WebSocket) -> str:
         if not self._origin_allowed(socket):
             raise Refused(Code.ORIGIN, "This origin may not connect.")
-        if len(self._sessions) >= self._limits.clients:
-            raise Refused(Code.FULL, "The server is full.")
+        return self._door.enter(socket.client.host if socket.client else None)
 
     async def _close(self, socket: WebSocket, refusal: Refused) -> None:
         self.metrics.refused.labels(int(refusal.code)).inc()

@@ -38,6 +38,7 @@ class Code(IntEnum):
     NOT_OPEN = 4404
     SUBSCRIPTIONS = 4409
     RATE = 4429
+    ADDRESS = 4430
     FULL = 4503
 
 

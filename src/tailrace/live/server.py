@@ -48,6 +48,7 @@ def server(settings: Settings, pages_jars: Sequence[Path] = ()) -> uvicorn.Serve
         log_level="warning",
         access_log=False,
         server_header=False,
+        forwarded_allow_ips=settings.live.trusted_proxies,
     )
     return uvicorn.Server(config)
 

@@ -50,7 +50,7 @@ def changes(frame: dict) -> dict:
     return {tuple(row["key"]): row["value"] for row in frame.get("rows", frame.get("changes"))}
 
 
-def open_loop(settings: Settings) -> Loop:
+def open_loop(settings: Settings, **live: object) -> Loop:
     """Fresh topics and a server for them that is not started yet."""
     mark = uuid.uuid4().hex[:8]
     public, private, stream = (f"{name}.{mark}" for name in ("views", "orders", "enriched"))
@@ -62,7 +62,7 @@ def open_loop(settings: Settings) -> Loop:
         stream: {"public": True, "kind": "stream", "key": ["path", "event_id"], "columns": ["path"], "max_rows": 5},
         "tailrace.loop": {"public": True},
     }
-    server = LiveProcess(settings, opened, secret=SECRET, origins=["https://shop.example"], measure=[stream])
+    server = LiveProcess(settings, opened, secret=SECRET, origins=["https://shop.example"], measure=[stream], **live)
     return Loop(server, feed, public, private, stream, settings)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import psutil
 import pytest
-from tests.stack.live.conftest import SECRET, Loop, changes, heard, subscribe
+from tests.stack.live.conftest import SECRET, Loop, changes, close_loop, heard, open_loop, subscribe
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
@@ -173,3 +173,23 @@ def test_who_does_not_read_costs_bounded_memory_and_hurts_nobody(served: Loop):
         assert process.memory_info().rss - before < 60 * 2**20
     finally:
         lazy.close()
+
+
+def test_too_many_from_one_address(settings):
+    loop = open_loop(settings, limits={"clients_per_address": 3})
+    try:
+        loop.server.start()
+        with loop.client(), loop.client() as second, loop.client():
+            with loop.client() as fourth:
+                assert closed(fourth) == 4430
+            # A proxy on this machine is believed, so this one comes from elsewhere.
+            with loop.client(additional_headers={"X-Forwarded-For": "203.0.113.9"}) as other:
+                subscribe(other, loop.public)
+                heard(other, "snapshot")
+            second.close()
+            with loop.client() as next_one:
+                subscribe(next_one, loop.public)
+                heard(next_one, "snapshot")
+        assert 'tailrace_live_refused_total{code="4430"} 1.0' in loop.server.get("/metrics")[1]
+    finally:
+        close_loop(loop)

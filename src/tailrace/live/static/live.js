@@ -17,7 +17,7 @@
   const FIRST_PAUSE_MS = 250;
   const LONGEST_PAUSE_MS = 10000;
   const OPENING_MS = 10000;
-  // Codes that a second try would get again. 4503 (full) and 4429 (too fast) are worth another try, later.
+  // Codes that a second try would get again. 4503 (full), 4430 (too many from here) and 4429 (too fast) are worth another, later.
   const FINAL_CODES = new Set([4400, 4403, 4409]);
   const REFUSED_CODES = new Set([4401, 4404]);
 
