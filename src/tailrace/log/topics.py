@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from tailrace.log.producer import reached
 from tailrace.settings import Settings, TopicSettings
 from tailrace.spans import Span
 
-_TIMEOUT = 20.0
+_TIMEOUT, _PAUSE = 20.0, 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +133,9 @@ def apply(settings: Settings, differences: Sequence[Difference], *, allow_loss: 
 
 
 def ensure(settings: Settings, specs: Iterable[TopicSpec]) -> list[str]:
-    """Creates the topics that are missing and leaves all others as they are. Returns the names it created."""
+    """Creates the topics that are missing and leaves all others as they are. Returns the names it created.
+
+    When it returns, the broker that answers tells of all of them."""
     wanted = list(specs)
     client = reached(settings)
     there = client.list_topics(timeout=_TIMEOUT).topics
@@ -142,7 +145,17 @@ def ensure(settings: Settings, specs: Iterable[TopicSpec]) -> list[str]:
 
 def _create(client: AdminClient, spec: TopicSpec) -> bool:
     topic = NewTopic(spec.name, spec.partitions, spec.replication, config=spec.config)
-    return _wait(spec.name, client.create_topics([topic], operation_timeout=_TIMEOUT))
+    created = _wait(spec.name, client.create_topics([topic], operation_timeout=_TIMEOUT))
+    # The controller has it; a busy broker may tell of it only seconds later.
+    deadline = time.monotonic() + _TIMEOUT
+    while client.list_topics(spec.name, timeout=_TIMEOUT).topics[spec.name].error is not None:
+        if time.monotonic() > deadline:
+            raise TopicError(
+                f"Topic {spec.name!r} was created, but the broker has not told of it for {_TIMEOUT:.0f} seconds.",
+                "See `tailrace topics plan`, and run the command again when the topic is there.",
+            )
+        time.sleep(_PAUSE)
+    return created
 
 
 def _wait(topic: str, futures: dict[Any, Future[Any]]) -> bool:

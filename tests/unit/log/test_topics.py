@@ -1,9 +1,14 @@
 from __future__ import annotations
 
+from concurrent.futures import Future
+from types import SimpleNamespace
+
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 
 from tailrace.errors import SettingsError, TopicError
-from tailrace.log.topics import Difference, TopicSpec, _compare, apply, declared
+from tailrace.log import topics
+from tailrace.log.topics import Difference, TopicSpec, _compare, apply, declared, ensure
 from tailrace.settings import Settings, TopicSettings
 
 
@@ -57,3 +62,42 @@ def test_nothing_is_deleted_or_shrunk_without_being_told():
         apply(Settings(), [shorter])
     with pytest.raises(TopicError, match="Nothing was changed"):
         apply(Settings(), [shrink], allow_loss=True)
+
+
+class BusyBroker:
+    """Its controller makes a topic at once; it tells of it only when it was asked `slow` times."""
+
+    def __init__(self, slow: int, problem: int | None = None) -> None:
+        self.slow = slow
+        self.problem = problem
+
+    def create_topics(self, wanted: list, operation_timeout: float) -> dict[str, Future]:
+        done: Future = Future()
+        if self.problem is None:
+            done.set_result(None)
+        else:
+            done.set_exception(KafkaException(KafkaError(self.problem)))
+        return {"events": done}
+
+    def list_topics(self, topic: str | None = None, timeout: float = 0) -> SimpleNamespace:
+        if topic is None:
+            return SimpleNamespace(topics={})
+        self.slow -= 1
+        unknown = KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART) if self.slow >= 0 else None
+        return SimpleNamespace(topics={topic: SimpleNamespace(error=unknown)})
+
+
+@pytest.mark.parametrize(("problem", "created"), [(None, ["events"]), (KafkaError.TOPIC_ALREADY_EXISTS, [])])
+def test_a_topic_is_there_for_all_when_it_was_ensured(monkeypatch, problem, created):
+    broker = BusyBroker(3, problem)
+    monkeypatch.setattr(topics, "reached", lambda settings: broker)
+    monkeypatch.setattr(topics, "_PAUSE", 0.0)
+    assert ensure(Settings(), [TopicSpec("events")]) == created
+    assert broker.slow == -1, "asked until it was told"
+
+
+def test_a_broker_that_never_tells_of_a_topic(monkeypatch):
+    monkeypatch.setattr(topics, "reached", lambda settings: BusyBroker(10**9))
+    monkeypatch.setattr(topics, "_TIMEOUT", 0.1)
+    with pytest.raises(TopicError, match="'events' was created, but the broker has not told of it"):
+        ensure(Settings(), [TopicSpec("events")])
