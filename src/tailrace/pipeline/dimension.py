@@ -35,7 +35,7 @@ class Dimension:
         self.table = table
         self.refresh = refresh
         self.version = ""
-        self._rows: list[Any] | None = None
+        self._rows: Any = None  # the rows and their schema in the JVM: a plan over them needs no Python worker
         self._schema: Any = None
         self._held: DataFrame | None = None
         self._read_at = 0.0
@@ -61,7 +61,7 @@ class Dimension:
             )
         from pyspark.sql import SparkSession
 
-        return SparkSession.active().createDataFrame(self._rows, self._schema)
+        return _local(SparkSession.active(), self._rows, self._schema)
 
     @contextmanager
     def holding(self, frame: DataFrame) -> Iterator[None]:
@@ -81,7 +81,7 @@ class Dimension:
             self._tried_at = time.time()
             try:
                 frame = self._read(spark, settings)
-                rows = frame.limit(MAX_ROWS + 1).collect()
+                found, schema = frame._jdf.limit(MAX_ROWS + 1).collectAsList(), frame._jdf.schema()
             except Exception as problem:
                 if self._rows is None:
                     raise
@@ -92,14 +92,15 @@ class Dimension:
                     problem,
                 )
                 return False
-            if len(rows) > MAX_ROWS:
+            if found.size() > MAX_ROWS:
                 raise DefinitionError(
                     f"Dimension {self.name!r} has more than {MAX_ROWS} rows, too many for a side input.",
                     "Join it in a pipeline of its own, or name a narrower table or view.",
                 )
+            rows = _local(spark, found, schema).collect()
             version = hashlib.sha256(repr(sorted(map(repr, rows))).encode()).hexdigest()
             changed = version != self.version
-            self._rows, self._schema, self.version, self._read_at = rows, frame.schema, version, time.time()
+            self._rows, self._schema, self.version, self._read_at = found, schema, version, time.time()
             return changed
 
     def _read(self, spark: SparkSession, settings: Settings) -> DataFrame:
@@ -110,6 +111,14 @@ class Dimension:
         address = jdbc(settings)
         reader = spark.read.format("jdbc").options(url=address.url, driver="org.postgresql.Driver", dbtable=self.name)
         return reader.options(**address.properties).load()
+
+
+def _local(spark: SparkSession, rows: Any, schema: Any) -> DataFrame:
+    """A DataFrame over rows that the JVM holds."""
+    from pyspark.sql.classic.dataframe import DataFrame
+
+    session: Any = spark
+    return DataFrame(session._jsparkSession.createDataFrame(rows, schema), spark)
 
 
 def dimension(table: SinkSpec, refresh: str = "3 hours") -> Dimension:

@@ -72,19 +72,8 @@ def stateful_nodes(plan: Any) -> list[Any]:
 
 def fields_read(frame: DataFrame, struct: str) -> set[str]:
     """The fields of a struct column that the optimized plan reads one by one; none if it reads the whole struct."""
-    found: set[str] = set()
-    for node in walk(optimized(frame)):
-        for expression in items(node.expressions()):
-            for inner in walk(expression):
-                if kind(inner) == "GetStructField" and _is_named(inner.child(), struct):
-                    found.add(str(inner.extractFieldName()))
-                elif any(_is_named(child, struct) for child in children(inner)):
-                    return set()
-    return found
-
-
-def _is_named(expression: Any, name: str) -> bool:
-    return kind(expression) == "AttributeReference" and str(expression.name()) == name
+    jvm: Any = frame.sparkSession._jvm
+    return set(jvm.tailrace.kernel.Plans.fieldsRead(optimized(frame), struct))
 
 
 def python_nodes(plan: Any) -> list[str]:

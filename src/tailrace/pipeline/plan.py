@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -93,15 +94,21 @@ def check_all(spark: SparkSession, settings: Settings, runs: Sequence[tuple[Pipe
 
     A service that does not answer is not the pipeline's fault: its worker waits for it.
     """
-    found = {}
-    for pipeline, mode in runs:
+
+    def one(run: tuple[Pipeline, Mode]) -> Prepared | None:
+        pipeline, mode = run
         try:
-            found[pipeline.name] = prepare(spark, settings, pipeline, mode)
+            return prepare(spark, settings, pipeline, mode)
         except PipelineError:
             raise
         except Exception as problem:
             log.warning("%s could not be checked: %s", pipeline.name, logical.first_sentence(problem))
-    return found
+            return None
+
+    # Two at a time: much of it is a cold JVM, and Python waits while that thinks.
+    with ThreadPoolExecutor(2) as pool:
+        ready = list(pool.map(one, runs))
+    return {prepared.compiled.pipeline.name: prepared for prepared in ready if prepared}
 
 
 def _start(settings: Settings, pipeline: Pipeline) -> str:

@@ -1,0 +1,52 @@
+package tailrace.kernel;
+
+import java.util.ArrayList;
+import java.util.List;
+import org.apache.spark.sql.catalyst.expressions.AttributeReference;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.GetStructField;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import scala.jdk.javaapi.CollectionConverters;
+
+/** Looks through whole plans, where asking for each node from Python would cost thousands of calls. */
+public final class Plans {
+  private Plans() {}
+
+  /** The operators of a plan, top down. */
+  public static List<LogicalPlan> operators(LogicalPlan plan) {
+    List<LogicalPlan> found = new ArrayList<>();
+    collect(plan, found);
+    return found;
+  }
+
+  /** The fields of a struct column that the plan reads one by one; none if it reads the struct as a whole. */
+  public static List<String> fieldsRead(LogicalPlan plan, String struct) {
+    List<String> fields = new ArrayList<>();
+    for (LogicalPlan operator : operators(plan)) {
+      for (Expression expression : CollectionConverters.asJava(operator.expressions())) {
+        if (!readsFields(expression, struct, fields)) return List.of();
+      }
+    }
+    return fields;
+  }
+
+  private static void collect(LogicalPlan plan, List<LogicalPlan> found) {
+    found.add(plan);
+    for (LogicalPlan child : CollectionConverters.asJava(plan.children())) collect(child, found);
+  }
+
+  private static boolean readsFields(Expression expression, String struct, List<String> fields) {
+    if (expression instanceof GetStructField field && isNamed(field.child(), struct)) {
+      fields.add(field.extractFieldName());
+      return true;
+    }
+    for (Expression child : CollectionConverters.asJava(expression.children())) {
+      if (isNamed(child, struct) || !readsFields(child, struct, fields)) return false;
+    }
+    return true;
+  }
+
+  private static boolean isNamed(Expression expression, String name) {
+    return expression instanceof AttributeReference attribute && attribute.name().equals(name);
+  }
+}
