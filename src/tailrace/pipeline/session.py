@@ -73,6 +73,8 @@ def session_conf(settings: Settings, jars: Sequence[Path], java_options: Sequenc
         "spark.ui.showConsoleProgress": "false",
         # Spark writes out the plan of each batch for its UI; the long form was a fifth of a small batch's time.
         "spark.sql.ui.explainMode": "simple",
+        # By default 100 pieces of generated code are kept: five pipelines have more, and compiled them in every batch.
+        "spark.sql.codegen.cache.maxEntries": "2000",
         "spark.scheduler.mode": "FAIR",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": str(spark.shuffle_partitions),

@@ -66,7 +66,7 @@ def write(
         if refused or (due > 0 and made < due):
             break
         if rate is not None:
-            time.sleep(max(0.0, taken / rate - (time.monotonic() - began)))
+            time.sleep(max(0.0, (taken + 1) / rate - _TICK - (time.monotonic() - began)))
     sink.finish()
     return Written(taken, time.monotonic() - began)
 
