@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tailrace.embedded import account, ports
-from tailrace.embedded.files import folder
+from tailrace.embedded.files import claim, folder
 from tailrace.embedded.service import Service
 from tailrace.embedded.stack import Stack
 from tailrace.errors import MachineError
@@ -63,7 +63,9 @@ class Demo:
         self.stack = Stack(settings)
         self.home = settings.home
         self.before: account.Books | None = None
-        wanted = {name: port if ports.is_free(port) else None for name, port in _PREFERRED.items()}
+        # Two demos that start at the same moment would both find these free.
+        is_first = claim(folder(settings.cache, "cache") / "demo.lock")
+        wanted = {name: port if is_first and ports.is_free(port) else None for name, port in _PREFERRED.items()}
         chosen = ports.choose(folder(settings.home, "state") / "demo-ports.json", wanted)
         self.shop_url = f"http://{ports.LOOPBACK}:{chosen['shop']}"
         self.live_url = f"http://{ports.LOOPBACK}:{chosen['live']}"

@@ -6,6 +6,8 @@ import os
 import shutil
 import socket
 import stat
+import subprocess
+import sys
 
 import pytest
 
@@ -117,3 +119,15 @@ def test_a_taken_port_stops_the_broker_before_anything_is_made(tmp_path):
             broker.start()
     assert not (tmp_path / "kafka" / "data").exists()
     assert not broker.record.exists()
+
+
+def test_one_process_at_a_time_gets_what_it_claims(tmp_path):
+    place = tmp_path / "lock"
+    asked = f"from tailrace.embedded.files import claim; import pathlib; print(claim(pathlib.Path({str(place)!r})))"
+
+    def another() -> str:
+        return subprocess.check_output([sys.executable, "-c", asked], text=True).strip()
+
+    assert another() == "True"
+    assert files.claim(place)
+    assert another() == "False"
