@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import shutil
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -168,6 +169,7 @@ def _bar() -> Iterator[Callable[[str, float, str], None]]:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends like Ctrl-C: every line cleans up after itself
     try:
         typer.run(main)
     except TailraceError as error:

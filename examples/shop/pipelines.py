@@ -65,7 +65,8 @@ def visitors_now(events: DataFrame) -> DataFrame:
     seen = pages.select("event_time", "visitor_id", F.explode(places).alias("path"))
     active = seen.groupBy(F.window("event_time", "5 minutes", "30 seconds"), "path")
     # A sketch is one column of state; approx_count_distinct would be hundreds, with code generated for each every time.
-    visitors = F.hll_sketch_estimate(F.hll_sketch_agg("visitor_id", 11))
+    # Exact up to some 1,500 visitors, within one percent above.
+    visitors = F.hll_sketch_estimate(F.hll_sketch_agg("visitor_id", 14))
     counted = active.agg(visitors.alias("visitors"), F.max("event_time").alias("last_event_time"))
     return counted.select("path", F.col("window.end").alias("window_end"), "visitors", "last_event_time")
 
