@@ -109,6 +109,8 @@ def catalog_conf(settings: Settings) -> dict[str, str]:
         else iceberg.warehouse,
         f"{prefix}.jdbc.schema-version": "V1",
         f"{prefix}.cache-enabled": "false",
+        # Postgres was stopped, crashed, is starting: Iceberg then takes a new connection instead of failing once more.
+        f"{prefix}.retryable_status_codes": "57P01,57P02,57P03",
     }
     if user:
         conf[f"{prefix}.jdbc.user"] = user
