@@ -42,7 +42,7 @@ class Clicks:
 
     def __init__(self, browser: Browser, loop: WholeLoop, products: int) -> None:
         self._loop = loop
-        self._context = browser.new_context()
+        self._context = browser.new_context(reduced_motion="reduce")
         self._page = self._context.new_page()
         self._page.goto(f"{loop.shop_url}/products")
         links = self._page.evaluate("[...document.querySelectorAll('a[href^=\"/products/\"]')].map(a => a.pathname)")
@@ -53,7 +53,8 @@ class Clicks:
         self.dashboard = self._open(browser, loop.live_url, _WATCH_DASHBOARD)
 
     def _open(self, browser: Browser, url: str, watch: str) -> Page:
-        context = browser.new_context()
+        # Without animations: nine browsers are drawn by this one machine, which would leave the loop little of it.
+        context = browser.new_context(reduced_motion="reduce")
         self._contexts.append(context)
         page = context.new_page()
         page.goto(url)
