@@ -14,6 +14,7 @@ import subprocess
 import sys
 import threading
 import time
+import uuid
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -286,6 +287,7 @@ def ledgers(settings: Settings, crash: Crash) -> list[str]:
     database = Database(settings)
     for name in (REALTIME, *BATCHED):
         lines = [line for line in Ledger(database).lines(name, 100_000) if str(line["mode"]) != "batch"]
+        lines = [line for line in lines if line["epoch"] == lines[0]["epoch"]]  # newest first: this run's checkpoint
         lines.sort(key=lambda line: line["batch_id"])
         wrong += [
             f"{name}: batch {one['batch_id']} has a balance of {one['balance']}" for one in lines if one["balance"]
@@ -306,7 +308,8 @@ def run(context: Context) -> list[Result]:
 
     kills = int(context.scaled(20, 4))
     settings = context.settings.derive({"home": str(context.scratch / "crash")})
-    crash = Crash(settings, f"crash.{context.seed}", context.seed, kills, 2_000)
+    # A name of this run alone: what an aborted run left in topic, tables and ledger is not this run's.
+    crash = Crash(settings, f"crash.{uuid.uuid4().hex[:6]}", context.seed, kills, 2_000)
     began = time.monotonic()
     written = crash.punish(context.progress)
     crash.drain()
