@@ -77,26 +77,25 @@ def _reset(settings: Settings, name: str) -> None:
 
 
 def _run_streams(settings: Settings, runs: list[tuple[Pipeline, Mode]], *, once: bool) -> None:
-    from tailrace.embedded.spark import end_session, start_session
+    from tailrace.embedded.spark import long_session
     from tailrace.log.topics import declared, ensure
     from tailrace.pipeline.plan import check_all
     from tailrace.pipeline.run import Runner, local_slots
 
     ensure(settings, declared(settings))
-    spark = start_session(local_slots(settings, runs), keep_classes=True)
-    runner = Runner(spark, settings, runs, once=once, prepared=check_all(spark, settings, runs))
+    with long_session(local_slots(settings, runs)) as spark:
+        runner = Runner(spark, settings, runs, once=once, prepared=check_all(spark, settings, runs))
 
-    def stop(number: int, frame: FrameType | None) -> None:
-        runner.stop()
+        def stop(number: int, frame: FrameType | None) -> None:
+            runner.stop()
 
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, stop)
-    listed = ", ".join(f"{pipeline.name} ({mode})" for pipeline, mode in runs)
-    console.say(f"Running {listed}. Ctrl-C stops at a batch boundary; `tailrace ledger` shows the account.")
-    fine = runner.run()
-    for status in runner.statuses:
-        console.say(f"{status.pipeline}: {status.state}{f', {status.reason}' if status.reason else ''}")
-    end_session(spark, settings)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, stop)
+        listed = ", ".join(f"{pipeline.name} ({mode})" for pipeline, mode in runs)
+        console.say(f"Running {listed}. Ctrl-C stops at a batch boundary; `tailrace ledger` shows the account.")
+        fine = runner.run()
+        for status in runner.statuses:
+            console.say(f"{status.pipeline}: {status.state}{f', {status.reason}' if status.reason else ''}")
     if not fine:
         raise typer.Exit(1)
 

@@ -34,13 +34,9 @@ class ClassArchive:
         archive = place / f"{name}-{java.home.name}-{java.build}.jsa"
         return cls(archive, place / f".{archive.name}.{os.getpid()}")
 
-    @property
-    def exists(self) -> bool:
-        return self.archive.is_file()
-
     def use(self) -> list[str]:
         """Options that map the archive; none where there is no archive yet."""
-        return [f"-XX:SharedArchiveFile={self.archive}", *_SILENT] if self.exists else []
+        return [f"-XX:SharedArchiveFile={self.archive}", *_SILENT] if self.archive.is_file() else []
 
     def record(self) -> list[str]:
         """Options that write an archive when this Java ends in its own way; `keep` then makes it the archive."""

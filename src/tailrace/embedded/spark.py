@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,31 +20,35 @@ if TYPE_CHECKING:
 _ARCHIVE_SECONDS = 60.0
 
 
-def start_session(settings: Settings, app_name: str = "tailrace", *, keep_classes: bool = False) -> SparkSession:
-    """Fetch the jars and compile the kernel if need be, then start Spark. One session per process.
+def start_session(settings: Settings, app_name: str = "tailrace") -> SparkSession:
+    """Fetch the jars and compile the kernel if need be, then start Spark. One session per process."""
+    java, jars = java_home(settings), _jars(settings)
+    return _start(settings, java, jars, app_name, _classes(settings, java, jars).use())
 
-    With `keep_classes`, and `end_session` at the end, the first run on a machine makes the later ones start faster.
-    """
-    from tailrace.pipeline.session import build_session
 
-    java = java_home(settings)
-    jars = _jars(settings)
+@contextmanager
+def long_session(settings: Settings) -> Iterator[SparkSession]:
+    """A session for a run of pipelines, stopped after the block. The first on a machine keeps its classes at its end,
+    and every later session starts faster."""
+    java, jars = java_home(settings), _jars(settings)
     classes = _classes(settings, java, jars)
-    archived = classes.use() or (classes.record() if keep_classes else [])
-    return build_session(settings, jars, java.home, app_name, [*java.options, *LATE_COMPILER, *archived])
-
-
-def end_session(spark: SparkSession, settings: Settings) -> None:
-    """Stop Spark, and wait for its Java where that keeps its classes for the next start."""
+    known = classes.use()
+    spark = _start(settings, java, jars, "tailrace", known or classes.record())
+    yield spark
     spark.stop()
-    classes = _classes(settings, java_home(settings), _jars(settings))
-    if classes.exists:
-        return
     process: Any = getattr(spark.sparkContext._gateway, "proc", None)
-    if process is not None:
+    if not known and process is not None:
         process.stdin.close()  # what tells Spark's Java to end
         process.wait(_ARCHIVE_SECONDS)
         classes.keep()
+
+
+def _start(
+    settings: Settings, java: JavaHome, jars: Sequence[Path], app_name: str, archive: Sequence[str]
+) -> SparkSession:
+    from tailrace.pipeline.session import build_session
+
+    return build_session(settings, jars, java.home, app_name, [*java.options, *LATE_COMPILER, *archive])
 
 
 def _jars(settings: Settings) -> list[Path]:

@@ -31,6 +31,9 @@ CREATE TABLE IF NOT EXISTS tailrace.pipelines (
     pipeline text PRIMARY KEY, status jsonb NOT NULL, updated_at timestamptz NOT NULL DEFAULT now());
 """
 
+# How an SQLSTATE begins: 08 is a lost connection, 57P a server that ends or has not begun.
+GONE = ("08", "57P")
+
 
 class Database:
     """A connection that is opened when needed, kept, and opened anew after it broke. Safe to share between threads."""
@@ -63,8 +66,8 @@ class Database:
     def trouble(self, state: str, said: str) -> ServiceError:
         """What Postgres, a driver of it or the network said, as one sentence. `state` is an SQLSTATE, empty if there is
         none."""
-        # 08 is a lost connection, 57P a server that ends or has not begun; FATAL is said by one that is there.
-        gone = state.startswith(("08", "57P")) or (not state and "FATAL:" not in said)
+        # FATAL is said by a server that is there.
+        gone = state.startswith(GONE) or (not state and "FATAL:" not in said)
         if gone:
             return ServiceError(
                 f"Postgres does not answer at {self.address}.",

@@ -89,6 +89,11 @@ def copy_postgres(rows: DataFrame, url: str, properties: Mapping[str, str], tabl
     return int(_java(rows.sparkSession).PostgresCopy.write(rows._jdf, url, dict(properties), table))
 
 
+def fields_read(spark: SparkSession, plan: Any, struct: str) -> set[str]:
+    """The fields of a struct column that a plan of the JVM reads one by one; none if it reads the whole struct."""
+    return set(_java(spark).Plans.fieldsRead(plan, struct))
+
+
 def sql_reason(spark: SparkSession, problem: BaseException) -> tuple[str, str] | None:
     """SQLSTATE (empty if there is none) and message of what Postgres or its driver said, behind a failure of
     `copy_postgres`; None if it failed for another reason."""

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tailrace.pipeline import kernel
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
@@ -72,8 +74,7 @@ def stateful_nodes(plan: Any) -> list[Any]:
 
 def fields_read(frame: DataFrame, struct: str) -> set[str]:
     """The fields of a struct column that the optimized plan reads one by one; none if it reads the whole struct."""
-    jvm: Any = frame.sparkSession._jvm
-    return set(jvm.tailrace.kernel.Plans.fieldsRead(optimized(frame), struct))
+    return kernel.fields_read(frame.sparkSession, optimized(frame), struct)
 
 
 def python_nodes(plan: Any) -> list[str]:

@@ -107,14 +107,17 @@ class Bookkeeper:
         self.claimed = claimed
         self.mode = mode
         self.status = status
-        self._last = self._seen = -1
+        self._last = -1
+        self._seen: tuple[int, str] | None = None
 
     def read(self, query: Any) -> None:
         """Take down what was reported since last time. Asked often, so it looks at the newest report first."""
         newest = query._jsq.lastProgress()
-        if newest is None or newest.batchId() == self._seen:
+        # A batch may be told of twice, idle and done; the times differ.
+        seen = newest and (newest.batchId(), newest.timestamp())
+        if seen == self._seen:
             return
-        self._seen = newest.batchId()
+        self._seen = seen
         for progress in query.recentProgress:
             report = json.loads(progress.json)
             if report["batchId"] > self._last and METRICS in report.get("observedMetrics", {}):

@@ -71,8 +71,6 @@ def session_conf(settings: Settings, jars: Sequence[Path], java_options: Sequenc
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.ui.enabled": str(spark.ui).lower(),
         "spark.ui.showConsoleProgress": "false",
-        # Spark writes out the plan of each batch for its UI; the long form was a fifth of a small batch's time.
-        "spark.sql.ui.explainMode": "simple",
         # By default 100 pieces of generated code are kept: five pipelines have more, and compiled them in every batch.
         "spark.sql.codegen.cache.maxEntries": "2000",
         "spark.scheduler.mode": "FAIR",

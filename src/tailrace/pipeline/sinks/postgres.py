@@ -12,7 +12,7 @@ from psycopg.errors import LockNotAvailable
 
 from tailrace.errors import SinkError, TailraceError
 from tailrace.pipeline import faults, kernel
-from tailrace.pipeline.database import Database, first_line
+from tailrace.pipeline.database import GONE, Database, first_line
 from tailrace.pipeline.sinks.base import Batch, Sink, SinkContext
 from tailrace.pipeline.sinks.jdbc import jdbc
 from tailrace.pipeline.sinks.tables import Table, column_types, difference, unique_keys
@@ -101,7 +101,7 @@ class PostgresSink(Sink):
             raise self._explained(*reason) from problem
 
     def _explained(self, state: str, said: str) -> TailraceError:
-        if state.startswith(("08", "57P")):
+        if state.startswith(GONE):
             return self._database.trouble(state, said)
         told = f"Postgres does not take the rows of pipeline {self.context.pipeline!r} for {self.table}"
         return SinkError(
