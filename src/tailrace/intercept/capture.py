@@ -16,7 +16,7 @@ import orjson
 
 from tailrace.event import MAX_EVENT_BYTES, format_time
 from tailrace.intercept.address import Client, shortened
-from tailrace.intercept.rules import Headers
+from tailrace.intercept.rules import Redacted
 from tailrace.settings import Settings
 
 logger = logging.getLogger("tailrace.intercept")
@@ -31,7 +31,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 # arrival (Unix ns), duration (ns), method, path, query, peer, headers, status, outcome, visitor.
 # Path, query and headers are redacted (Rules.redact): what must not be seen never leaves the request.
 # `outcome` is None, or what went wrong: exception, disconnect.
-Sighting = tuple[int, int, "str | None", bytes, "bytes | None", "str | None", Headers, int, "str | None", "str | None"]
+Sighting = tuple[int, int, "str | None", bytes, "bytes | None", "str | None", Redacted, int, "str | None", "str | None"]
 
 PACKING = 2  # sightings travel marshalled; this version looks for no shared objects, in half the time
 
@@ -60,8 +60,8 @@ class Capture:
         return made
 
     def record(self, sighting: Sighting, random: str) -> tuple[bytes, bytes]:
-        arrival, duration, method, path, query, peer, pairs, status, outcome, visitor = sighting
-        headers = _headers(pairs)
+        arrival, duration, method, path, query, peer, raw, status, outcome, visitor = sighting
+        headers = {_text(name, _VALUE_LIMIT): _text(value, _VALUE_LIMIT) for name, value in raw.items()}
         url = _text(path or b"/", _URL_LIMIT)
         if query:
             url = f"{url}?{_text(query, _URL_LIMIT)}"
@@ -130,15 +130,6 @@ def shared_secret(settings: Settings, directory: Path) -> bytes:
         if len(kept) == 32:
             return kept
     return fresh
-
-
-def _headers(pairs: Headers) -> dict[str, str]:
-    """Names in lower case; a repeated header's values joined by a comma, as HTTP says."""
-    found: dict[str, str] = {}
-    for name, value in pairs:
-        key, text = _text(name, _VALUE_LIMIT), _text(value, _VALUE_LIMIT)
-        found[key] = f"{found[key]}, {text}" if key in found else text
-    return found
 
 
 def _text(raw: bytes, limit: int) -> str:

@@ -1,9 +1,12 @@
 """The companion: a process beside a site's worker that encodes and sends its events.
 
 The worker's interpreter runs one thread at a time; encoding and sending there would take that time from visitors.
-Worker and companion are joined by a socket pair. Worker to companion: the settings, then frames of sightings. Companion
-to worker: which frames are safe (in Kafka, on disk, or counted as dropped), and the counts. When the worker closes the
-socket or dies, the companion reads what is left, sends it or writes it to the spool, and ends.
+The sightings lie in a ring of shared memory; a socket pair joins the two. Worker to companion: the settings, then where
+in the ring new frames lie. Companion to worker: up to where everything is safe (in Kafka, on disk, or counted as
+dropped), and the counts. When the worker closes the socket or dies, the companion reads what is left, sends it or
+writes it to the spool, and ends.
+
+It takes only what time the site leaves over, and its fair share of the machine as soon as it has fallen behind.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import marshal
+import os
 import pickle
 import select
 import signal
@@ -18,15 +22,21 @@ import socket
 import struct
 import sys
 import time
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from tailrace.intercept.capture import Capture, shared_secret
+from tailrace.intercept.ring import Ring
 from tailrace.intercept.sender import Sender
 from tailrace.settings import Settings
 
-HEAD = struct.Struct(">IQ")  # length of the body, number of the frame
+HEAD = struct.Struct(">I")  # length of the body
 _BUSY, _CALM, _REPORT = 0.004, 0.05, 0.2
+_BITE = 1 << 18  # bytes that are encoded before Kafka is listened to again
+_BEHIND, _CAUGHT_UP = 1.0, 0.1  # seconds
 
 
 class Frames:
@@ -35,16 +45,16 @@ class Frames:
     def __init__(self) -> None:
         self._buffer = bytearray()
 
-    def feed(self, data: bytes) -> list[tuple[int, bytes]]:
-        """The frames (number, body) that are whole now."""
+    def feed(self, data: bytes) -> list[bytes]:
+        """The bodies of the frames that are whole now."""
         self._buffer += data
         found, at = [], 0
         while len(self._buffer) - at >= HEAD.size:
-            length, number = HEAD.unpack_from(self._buffer, at)
+            (length,) = HEAD.unpack_from(self._buffer, at)
             end = at + HEAD.size + length
             if end > len(self._buffer):
                 break
-            found.append((number, bytes(self._buffer[at + HEAD.size : end])))
+            found.append(bytes(self._buffer[at + HEAD.size : end]))
             at = end
         del self._buffer[:at]
         return found
@@ -53,61 +63,91 @@ class Frames:
 class Tally:
     """A frame whose events are not all safe yet."""
 
-    __slots__ = ("left", "number", "safe")
+    __slots__ = ("end", "left")
 
-    def __init__(self, number: int, left: int, safe: list[int]) -> None:
-        self.number = number
+    def __init__(self, end: int, left: int) -> None:
+        self.end = end
         self.left = left
-        self.safe = safe
 
     def __call__(self) -> None:
         self.left -= 1
-        if not self.left:
-            self.safe.append(self.number)
 
 
 class Companion:
-    """The loop between the socket and the sender."""
+    """The loop between the ring and the sender."""
 
-    def __init__(self, wire: socket.socket, settings: Settings, directory: Path) -> None:
+    def __init__(self, wire: socket.socket, frames: Frames, ring: Ring, settings: Settings, directory: Path) -> None:
         self._wire = wire
+        self._frames = frames
+        self._ring = ring
         self._settings = settings
         self._capture = Capture(settings, shared_secret(settings, directory))
         self._sender = Sender(settings, directory)
-        self._safe: list[int] = []
+        self._unread: deque[tuple[int, int]] = deque()
+        self._tallies: deque[Tally] = deque()
+        self._gone = False
+        self._behind = False
         self._out = bytearray()
         self._reported: dict[str, Any] = {}
         self._report_at = 0.0
 
-    def run(self, frames: Frames) -> None:
-        """Until the worker is gone."""
-        self._take(frames.feed(b""))
-        while True:
-            wait = _CALM if self._sender.idle else _BUSY
-            readable, _, _ = select.select([self._wire], [], [], wait)
-            if readable:
-                try:
-                    data = self._wire.recv(1 << 18)
-                except BlockingIOError:
-                    continue
-                except OSError:
-                    data = b""
-                if not data:
-                    break
-                self._take(frames.feed(data))
-            self._sender.step()
-            self._report()
+    def run(self) -> None:
+        """Until the worker is gone and everything is safe."""
+        with ThreadPoolExecutor(1, initializer=_yield_to_all) as yielding:
+            while not (self._gone and not self._unread):
+                if self._behind:
+                    self._work()
+                else:
+                    yielding.submit(self._work).result()
         self._sender.close(self._settings.outbox.close_seconds)
 
-    def _take(self, frames: list[tuple[int, bytes]]) -> None:
-        for number, body in frames:
-            random, sightings = marshal.loads(body)
-            records = self._capture.records(sightings, random)
-            self._sender.counts.dropped += len(sightings) - len(records)
-            if records:
-                self._sender.offer(records, Tally(number, len(records), self._safe))
-            else:
-                self._safe.append(number)
+    def hear(self, bodies: list[bytes]) -> None:
+        """Where new frames lie."""
+        self._unread.extend(marshal.loads(body) for body in bodies)
+
+    def _work(self) -> None:
+        """Until the end, or until it should go on more or less urgently."""
+        behind = self._behind
+        while self._behind is behind and not (self._gone and not self._unread):
+            self._listen()
+            for end, written, random, sightings in self._bite():
+                lag = time.time() - written
+                self._behind = lag > (_CAUGHT_UP if behind else _BEHIND)
+                self._take(end, random, sightings)
+            self._sender.step()
+            self._report()
+
+    def _listen(self) -> None:
+        wait = 0.0 if self._unread else _CALM if self._sender.idle else _BUSY
+        if self._gone or not select.select([self._wire], [], [], wait)[0]:
+            return
+        try:
+            data = self._wire.recv(1 << 16)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        self._gone = not data
+        self.hear(self._frames.feed(data))
+
+    def _bite(self) -> Iterator[tuple[int, float, bytes, list[bytes]]]:
+        """The next frames: where each ends, when it was written, and what is in it."""
+        taken = 0
+        while self._unread and taken < _BITE:
+            start, end = self._unread.popleft()
+            if start < end:
+                (length,) = HEAD.unpack(self._ring.read(start, HEAD.size))
+                body = start + HEAD.size
+                self._unread.appendleft((body + length, end))
+                taken += length
+                yield body + length, *marshal.loads(self._ring.read(body, length))
+
+    def _take(self, end: int, random: bytes, sightings: list[bytes]) -> None:
+        records = self._capture.records(sightings, random)
+        self._sender.counts.dropped += len(sightings) - len(records)
+        tally = Tally(end, len(records))
+        self._tallies.append(tally)
+        self._sender.offer(records, tally)
 
     def _report(self) -> None:
         now = time.monotonic()
@@ -115,34 +155,44 @@ class Companion:
         if counts is not None:
             self._report_at = now + _REPORT
             counts = counts if counts != self._reported else None
-        if self._safe or counts:
-            body = marshal.dumps((self._safe, counts))
-            self._out += HEAD.pack(len(body), 0) + body
-            self._safe.clear()
+        safe = 0
+        while self._tallies and not self._tallies[0].left:
+            safe = self._tallies.popleft().end
+        if safe or counts:
+            body = marshal.dumps((safe, counts))
+            self._out += HEAD.pack(len(body)) + body
             self._reported = counts or self._reported
         if self._out:
             with contextlib.suppress(OSError):
                 del self._out[: self._wire.send(self._out)]
 
 
+def _yield_to_all() -> None:
+    """This thread, and those of librdkafka that it starts, run when nobody else wants to. There is no way back without
+    privileges, so that what is urgent is left to the other thread."""
+    if hasattr(os, "SCHED_IDLE"):
+        with contextlib.suppress(OSError):
+            os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+
+
 def main() -> None:
-    """Started by the outbox with the number of its file descriptor, not by people."""
+    """Started by the outbox with the numbers of its file descriptors, not by people."""
     # Who stops the site signals the whole group; the companion ends when the site has, and not before.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(name, signal.SIG_IGN)
     logging.basicConfig(level=logging.WARNING, format="tailrace companion: %(message)s")
     logging.getLogger("tailrace.log.librdkafka").setLevel(logging.CRITICAL)
     wire = socket.socket(fileno=int(sys.argv[1]))
     wire.setblocking(True)
     frames = Frames()
-    hello: list[tuple[int, bytes]] = []
+    hello: list[bytes] = []
     while not hello:
         data = wire.recv(1 << 16)
         if not data:
             return
         hello = frames.feed(data)
-    settings, directory = pickle.loads(hello[0][1])
+    settings, directory, size = pickle.loads(hello[0])
     wire.setblocking(False)
-    companion = Companion(wire, settings, directory)
-    companion._take(hello[1:])
-    companion.run(frames)
+    companion = Companion(wire, frames, Ring(size, int(sys.argv[2])), settings, directory)
+    companion.hear(hello[1:])
+    companion.run()

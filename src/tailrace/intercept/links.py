@@ -14,15 +14,17 @@ import time
 from pathlib import Path
 from typing import Any, Protocol
 
-from tailrace.intercept.capture import RANDOM_BYTES, Capture, shared_secret
+from tailrace.intercept.capture import PACKING, RANDOM_BYTES, Capture, shared_secret
 from tailrace.intercept.companion import HEAD, Frames
 from tailrace.intercept.counts import Counts
+from tailrace.intercept.ring import Ring
 from tailrace.intercept.sender import Sender
 from tailrace.settings import Settings
 
 logger = logging.getLogger("tailrace.outbox")
 
-_PROGRAM = "from tailrace.intercept.companion import main; main()"
+_PROGRAM = "import os; os.setpgid(0, 0); from tailrace.intercept.companion import main; main()"
+LARGEST = 1 << 20  # bytes that are handed on at once, one sighting's more or less
 _GAUGES = ("waiting", "in_flight", "spool_bytes")
 
 
@@ -77,17 +79,17 @@ class ThreadLink:
 
 
 class CompanionLink:
-    """Hands sightings to a companion process, and hands them again to the next one if it dies."""
+    """Hands sightings to a companion process through a ring, and hands them again to the next one if it dies."""
 
     def __init__(self, settings: Settings, directory: Path) -> None:
         self._settings = settings
         self._directory = directory
+        self._ring = Ring(max(settings.outbox.memory_bytes, 4 * LARGEST))
+        self._written = 0  # everything before this position is in the ring
+        self._safe = 0  # everything before this position is safe, and may be overwritten
         self._wire: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._frames = Frames()
-        self._number = 0
-        self._unsafe: dict[int, bytes] = {}
-        self._unsafe_bytes = 0
         self._out = bytearray()
         self._past: dict[str, Any] = Counts().as_dict()
         self._now: dict[str, Any] = {}
@@ -95,17 +97,25 @@ class CompanionLink:
         self._patience = 0.5
 
     def ready(self) -> bool:
-        return self._unsafe_bytes < self._settings.outbox.memory_bytes
+        return self._room > 2 * LARGEST
+
+    @property
+    def _room(self) -> int:
+        return self._ring.size - (self._written - self._safe)
 
     def send(self, sightings: list[bytes]) -> None:
-        body = marshal.dumps((os.urandom(RANDOM_BYTES * len(sightings)), sightings), 2)
-        self._number += 1
-        frame = HEAD.pack(len(body), self._number) + body
-        self._unsafe[self._number] = frame
-        self._unsafe_bytes += len(frame)
+        body = marshal.dumps((time.time(), os.urandom(RANDOM_BYTES * len(sightings)), sightings), PACKING)
+        if self._written == self._safe:
+            self._written = self._safe = self._ring.rewound(self._written)
+        start, end = self._written, self._written + HEAD.size + len(body)
+        if end - start > self._room:  # only one that is larger than everything else together
+            logger.error("A request of %d bytes is too large to be written down; it passes.", len(body))
+            self._past["dropped"] += len(sightings)
+            return
+        self._ring.write(start, HEAD.pack(len(body)) + body)
+        self._written = end
         if self._wire is not None:
-            self._out += frame
-            self._flush()
+            self._tell(marshal.dumps((start, end)))
 
     def turn(self) -> None:
         if self._wire is None:
@@ -122,8 +132,10 @@ class CompanionLink:
         return total
 
     def close(self, seconds: float) -> None:
-        """Hands over what is left and waits for the companion to end, which it does once everything is safe."""
+        """Waits for the companion to end, which it does once everything is safe."""
         deadline = time.monotonic() + seconds + 2.0
+        if self._wire is None and self._written > self._safe:
+            self._start()
         while self._wire is not None and self._out and time.monotonic() < deadline:
             self.turn()
             time.sleep(0.001)
@@ -136,8 +148,10 @@ class CompanionLink:
         if self._process is not None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(max(0.0, deadline - time.monotonic()))
+        self._ring.close()
 
     def abandon(self) -> None:
+        self._ring.close()
         if self._wire is not None:
             self._wire.close()
             self._wire = None
@@ -148,13 +162,11 @@ class CompanionLink:
     def _start(self) -> None:
         mine, theirs = socket.socketpair()
         try:
-            for end in (mine, theirs):
-                end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+            # Not a session of its own: where the kernel shares time out by session, the companion could not yield.
             self._process = subprocess.Popen(
-                [sys.executable, "-c", _PROGRAM, str(theirs.fileno())],
-                pass_fds=[theirs.fileno()],
+                [sys.executable, "-c", _PROGRAM, str(theirs.fileno()), str(self._ring.fd)],
+                pass_fds=[theirs.fileno(), self._ring.fd],
                 stdin=subprocess.DEVNULL,
-                start_new_session=True,
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(part for part in sys.path if part)},
             )
         except OSError as problem:
@@ -166,8 +178,13 @@ class CompanionLink:
         mine.setblocking(False)
         self._wire = mine
         self._frames = Frames()
-        hello = pickle.dumps((self._settings, self._directory))
-        self._out = bytearray(HEAD.pack(len(hello), 0) + hello + b"".join(self._unsafe.values()))
+        self._out = bytearray()
+        self._tell(pickle.dumps((self._settings, self._directory, self._ring.size)))
+        self._tell(marshal.dumps((self._safe, self._written)))
+
+    def _tell(self, body: bytes) -> None:
+        self._out += HEAD.pack(len(body)) + body
+        self._flush()
 
     def _flush(self) -> None:
         if self._wire is not None and self._out:
@@ -191,11 +208,9 @@ class CompanionLink:
             self._lost(expected=not respawn)
             return
         self._patience = 0.5
-        for _, body in self._frames.feed(data):
+        for body in self._frames.feed(data):
             safe, counts = marshal.loads(body)
-            for number in safe:
-                frame = self._unsafe.pop(number, b"")
-                self._unsafe_bytes -= len(frame)
+            self._safe = max(self._safe, safe)
             self._now = counts or self._now
 
     def _lost(self, expected: bool = False) -> None:

@@ -12,7 +12,7 @@ import weakref
 from collections import deque
 from typing import Any
 
-from tailrace.intercept.links import Link, open_link
+from tailrace.intercept.links import LARGEST, Link, open_link
 from tailrace.settings import Settings
 
 logger = logging.getLogger("tailrace.outbox")
@@ -119,7 +119,11 @@ class Outbox:
     def _hand_over(self, link: Link) -> None:
         queue = self._queue
         while queue and link.ready():
-            batch = [queue.popleft() for _ in range(min(_SLICE, len(queue)))]
+            batch, size = [], 0
+            while queue and len(batch) < _SLICE and size < LARGEST:
+                sighting = queue.popleft()
+                batch.append(sighting)
+                size += len(sighting)
             self._handed_over += len(batch)
             link.send(batch)
 

@@ -53,6 +53,7 @@ STREAM = "stream"
 PATH_SAFE = "/~!$&'()*+,;=:@"
 
 Headers = list[tuple[bytes, bytes]]
+Redacted = dict[bytes, bytes]
 
 
 class Rules:
@@ -67,9 +68,8 @@ class Rules:
         types = [*CONTENT_TYPES, *(one.lower() for one in capture.skip_content_types)]
         self._types = tuple(one.encode() for one in types)
         secret_headers = (one.lower().encode() for one in {*SECRET_HEADERS, *capture.redact_headers})
-        # What a header is replaced by; None: it holds a URL, whose query is redacted.
-        self._hidden: dict[bytes, tuple[bytes, bytes] | None] = {b"referer": None}
-        self._hidden |= {name: (name, REDACTED) for name in secret_headers}
+        self._secret_headers = frozenset(secret_headers)
+        self._touched = self._secret_headers | {b"referer"}  # the referrer is a URL, whose query is redacted
         self._secret_parameters = frozenset(one.lower().encode() for one in {*SECRET_PARAMETERS, *capture.redact_query})
         self._path_answers: dict[str, str] = {}
         self._host_answers: dict[bytes, str] = {}
@@ -131,20 +131,21 @@ class Rules:
         stream = STREAM if low.startswith(b"text/event-stream") else ""
         return _remember(self._type_answers, kind, "content_type" if low.startswith(self._types) else stream)
 
-    def redact(self, path: bytes, query: bytes | None, headers: Headers) -> tuple[bytes, bytes | None, Headers]:
+    def redact(self, path: bytes, query: bytes | None, headers: Headers) -> tuple[bytes, bytes | None, Redacted]:
         """The request as it may leave the worker: without credentials, cookies and the values of secret parameters, in
         the query and in the referrer. Header names must be lower-case. A path with a query in it loses that."""
-        hidden = self._hidden
-        clean = [hidden[pair[0]] or self._redact_url(pair) if pair[0] in hidden else pair for pair in headers]
+        found = dict(headers)
+        if len(found) < len(headers):
+            found = _joined(headers)
+        for name in self._touched.intersection(found):
+            found[name] = REDACTED if name in self._secret_headers else self._redact_url(found[name])
         if b"?" in path:
             path = path.partition(b"?")[0]
-        return path, self._redact_query(query) if query else query, clean
+        return path, self._redact_query(query) if query else query, found
 
-    def _redact_url(self, pair: tuple[bytes, bytes]) -> tuple[bytes, bytes]:
-        if b"?" not in pair[1]:
-            return pair
-        path, mark, query = pair[1].partition(b"?")
-        return pair[0], path + mark + self._redact_query(query)
+    def _redact_url(self, url: bytes) -> bytes:
+        path, mark, query = url.partition(b"?")
+        return path + mark + self._redact_query(query) if mark else url
 
     def _redact_query(self, query: bytes) -> bytes:
         """The query string with the values of secret parameters replaced. Encoded names do not slip through."""
@@ -184,6 +185,14 @@ class Cookie:
         """The response header that sets it."""
         value = self._name + b"=" + visitor.encode("ascii") + self._attributes
         return b"set-cookie", value + b"; Secure" if secure else value
+
+
+def _joined(headers: Headers) -> Redacted:
+    """A repeated header's values in one, as HTTP says."""
+    found: Redacted = {}
+    for name, value in headers:
+        found[name] = found[name] + b", " + value if name in found else value
+    return found
 
 
 def _remember(answers: dict[Any, str], question: str | bytes, answer: str) -> str:

@@ -72,3 +72,20 @@ def test_a_killed_companion_is_replaced_and_loses_nothing(site, topic, arrived):
     events = arrived(name, at_least=100)
     assert set(pages(events)) == {f"/page/{n}" for n in range(100)}
     wait_for(lambda: one.stats()["sent"] >= 100)
+
+
+def test_a_companion_that_gets_no_time_still_has_everything_when_the_site_is_killed(site, topic, arrived):
+    name = topic()
+    one = site(name)
+    visit(one, 0, 10)
+    wait_for(lambda: one.stats()["sent"] == 10)
+    (companion,) = psutil.Process(one.process.pid).children()
+    companion.suspend()
+    visit(one, 10, 90)
+    wait_for(lambda: one.stats()["queued"] == 0)
+    one.process.kill()
+    one.process.wait()
+    time.sleep(1.2)  # it is now behind, and goes on with more urgency
+    companion.resume()
+    assert pages(arrived(name, at_least=100)) == Counter(f"/page/{n}" for n in range(100))
+    wait_for(lambda: not companion.is_running())
