@@ -17,6 +17,7 @@ LATE_COMPILER = (
     "-XX:Tier4CompileThreshold=50000",
     "-XX:Tier4BackEdgeThreshold=400000",
 )
+_KEPT = 3
 _SILENT = ("-Xlog:disable", "-Xlog:all=error:stderr")
 
 
@@ -46,3 +47,11 @@ class ClassArchive:
         """Call when the recording Java has ended. One that was killed has left nothing."""
         if self.part.is_file():
             self.part.replace(self.archive)
+            self._tidy()
+
+    def _tidy(self) -> None:
+        """Every change of a class path makes an archive of its own: only the newest of a kind are kept."""
+        kind = self.archive.name.partition("-")[0]
+        found = sorted(self.archive.parent.glob(f"{kind}-*.jsa"), key=lambda one: one.stat().st_mtime)
+        for old in found[:-_KEPT]:
+            old.unlink(missing_ok=True)
