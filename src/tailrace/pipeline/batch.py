@@ -6,10 +6,11 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from tailrace.errors import ExpectationFailed
-from tailrace.pipeline import facts, faults, late, side
+from tailrace.pipeline import facts, faults, kernel, late, side
 from tailrace.pipeline.facts import Facts
 from tailrace.pipeline.ledger import Entry, Ledger
 from tailrace.pipeline.sinks.base import Batch, Sink
@@ -87,13 +88,8 @@ class BatchWriter:
         pipeline = self.compiled.pipeline
         batch = Batch(pipeline.name, self.checkpoint.epoch, batch_id, self.checkpoint.revision(batch_id))
         known = facts.ranges(query, pipeline.source.topic)
-        if self._keep:
-            rows.persist()
-        try:
-            written = self._write_sinks(rows, batch, query, known)
-        finally:
-            if self._keep:
-                rows.unpersist()
+        with kernel.kept(rows) if self._keep else nullcontext(rows) as computed:
+            written = self._write_sinks(computed, batch, query, known)
         found = facts.counted(query, known)
         entry = self._account(batch, found, written, began)
         faults.reached("before-ledger")
@@ -161,5 +157,5 @@ class BatchWriter:
 
 
 def compute(rows: DataFrame) -> None:
-    """Run the plan to its end and keep nothing but what is persisted."""
+    """Run the plan to its end and keep nothing but what is to be kept."""
     rows.write.format("noop").mode("overwrite").save()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -87,6 +88,18 @@ def copy_postgres(rows: DataFrame, url: str, properties: Mapping[str, str], tabl
     must be empty when the batch begins: a lost task fails the batch rather than copy its rows a second time.
     """
     return int(_java(rows.sparkSession).PostgresCopy.write(rows._jdf, url, dict(properties), table))
+
+
+@contextmanager
+def kept(rows: DataFrame) -> Iterator[DataFrame]:
+    """The same rows, computed once however often they are read."""
+    from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
+
+    held = _java(rows.sparkSession).Kept.of(rows._jdf)
+    try:
+        yield ClassicDataFrame(held.rows(), rows.sparkSession)
+    finally:
+        held.release()
 
 
 def fields_read(spark: SparkSession, plan: Any, struct: str) -> set[str]:

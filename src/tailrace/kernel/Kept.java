@@ -1,0 +1,38 @@
+package tailrace.kernel;
+
+import org.apache.spark.rdd.RDD;
+import org.apache.spark.sql.Dataset;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.storage.StorageLevel;
+
+/**
+ * The rows of a batch, computed once and kept for every sink that reads them. What Dataset.persist does, without its columns: making
+ * these, and comparing every new plan with every kept one, takes longer than a small batch itself.
+ */
+public final class Kept {
+  private final RDD<InternalRow> made;
+  private final Dataset<Row> rows;
+
+  private Kept(RDD<InternalRow> made, Dataset<Row> rows) {
+    this.made = made;
+    this.rows = rows;
+  }
+
+  /** Keeps the rows as soon as they are computed for the first time. */
+  public static Kept of(Dataset<Row> rows) {
+    RDD<InternalRow> made = rows.queryExecution().toRdd().toJavaRDD().map(InternalRow::copy).rdd();
+    made.persist(StorageLevel.MEMORY_AND_DISK());
+    SparkSession session = (SparkSession) rows.sparkSession();
+    return new Kept(made, session.internalCreateDataFrame(made, rows.schema(), false));
+  }
+
+  public Dataset<Row> rows() {
+    return rows;
+  }
+
+  public void release() {
+    made.unpersist(false);
+  }
+}
