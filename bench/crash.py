@@ -83,7 +83,7 @@ class Crash:
         """Let every pipeline run to the end of the log on its checkpoint, and stop by itself."""
         names = [REALTIME, *BATCHED]
         with self._start(names, "hourly", "--once") as process:
-            code = process.wait(self.patience)
+            code = process.wait(self.patience + self._written / 2_000)
         if code:
             raise RuntimeError(f"The last run ended with code {code}:\n{self._log().read_text()[-4000:]}")
 
@@ -115,6 +115,8 @@ class Crash:
             "TAILRACE_FAULT": fault,
             "TAILRACE_PIPELINES__MODULE": "bench.crash_pipelines",
             "TAILRACE_PIPELINES__PATH": str(ROOT),
+            # Batches that one life can finish, although the log grows while none is alive.
+            "TAILRACE_PIPELINES__MAX_ROWS_PER_BATCH": "50000",
             "TAILRACE_SPARK__DRIVER_MEMORY": "1g",
             "PYTHONPATH": str(ROOT),
         }

@@ -3,6 +3,7 @@ package tailrace.kernel;
 import org.rocksdb.BlockBasedTableConfig;
 import org.rocksdb.BloomFilter;
 import org.rocksdb.CompressionType;
+import org.rocksdb.IndexType;
 import org.rocksdb.InfoLogLevel;
 import org.rocksdb.LRUCache;
 import org.rocksdb.Options;
@@ -17,10 +18,14 @@ final class IdStoreOptions {
   static synchronized Options get() {
     if (options != null) return options;
     RocksDB.loadLibrary();
+    // Filters and indexes in small parts: as one block each they outgrow a shard of the cache, and are then read anew for every question.
     BlockBasedTableConfig table = new BlockBasedTableConfig()
         .setBlockCache(new LRUCache(64L << 20))
+        .setIndexType(IndexType.kTwoLevelIndexSearch)
+        .setPartitionFilters(true)
+        .setMetadataBlockSize(16 << 10)
         .setCacheIndexAndFilterBlocks(true)
-        .setPinL0FilterAndIndexBlocksInCache(true)
+        .setPinTopLevelIndexAndFilter(true)
         .setFilterPolicy(new BloomFilter(10, false))
         .setFormatVersion(5);
     options = new Options()

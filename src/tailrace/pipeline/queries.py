@@ -120,8 +120,7 @@ def session_for(spark: SparkSession, settings: Settings, pipeline: Pipeline) -> 
 
 def compile_stream(session: SparkSession, settings: Settings, pipeline: Pipeline, mode: Mode | None = None) -> Compiled:
     """The pipeline over its topic as a stream, counted on the way."""
-    # Real time waits for records that are not there yet; for it the broker's patience is right.
-    options = {} if mode and mode.kind == "realtime" else dict(sources.NO_WAIT)
+    options = dict(sources.SHORT_WAIT if mode and mode.kind == "realtime" else sources.NO_WAIT)
     if limit := settings.pipelines.max_rows_per_batch:
         options["maxOffsetsPerTrigger"] = str(limit)
     raw = sources.stream(session, settings, pipeline.source.topic, pipeline.source.start, options)

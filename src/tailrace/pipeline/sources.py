@@ -28,6 +28,8 @@ FETCH = {
 # A batch asks only for records that are there. Its consumer asks for the next ones too, forgets that at the next batch,
 # and must then wait for the answer to the forgotten question: by default half a second, most of a small batch.
 NO_WAIT = {"kafka.fetch.max.wait.ms": "5"}
+# Real time waits for records that are not there yet. A fetch that just missed one waits no longer than this.
+SHORT_WAIT = {"kafka.fetch.max.wait.ms": "50"}
 
 
 def stream(
