@@ -18,6 +18,7 @@ from tailrace.settings import Settings
 logger = logging.getLogger("tailrace.outbox")
 
 _SLICE = 256
+_MANY, _LONGER = 20, 2.5
 
 
 class Outbox:
@@ -98,8 +99,12 @@ class Outbox:
 
     def _run(self, stop: threading.Event) -> None:
         link: Link | None = None
+        before = 0
         while not stop.is_set():
-            time.sleep(self._pause)
+            # Each look takes the interpreter from the visitors for a moment: when there are many, one for more of them.
+            busy = self._handed_over - before >= _MANY
+            before = self._handed_over
+            time.sleep(self._pause * (_LONGER if busy else 1))
             try:
                 if link is None:
                     link = self._link = open_link(self.settings, self.directory)
