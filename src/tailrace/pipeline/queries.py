@@ -109,6 +109,8 @@ def session_for(spark: SparkSession, settings: Settings, pipeline: Pipeline) -> 
         # One plan for the whole life of the query: re-planning costs more than such small batches can win.
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.session.timeZone": "UTC",
+        # Operators as objects: closures would be searched through, class by class, before every job.
+        "spark.sql.execution.usePartitionEvaluator": "true",
         # Spark writes out the plan of every batch, whether anyone looks at it or not: a fifth of the driver's time, and
         # an eighth in this, its shortest form.
         "spark.sql.ui.explainMode": "simple",
