@@ -58,6 +58,7 @@ def session_conf(settings: Settings, jars: Sequence[Path], java_options: Sequenc
     options = [
         f"-Dlog4j2.configurationFile={LOG4J.as_uri()}",
         "-XX:+UseParallelGC",
+        "-XX:MetaspaceSize=384m",  # below it, each growth of the generated code is a full collection
         "-Duser.timezone=UTC",
         *java_options,
     ]

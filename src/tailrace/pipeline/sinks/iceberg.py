@@ -72,6 +72,9 @@ class IcebergSink(Sink):
         raise SinkError(f"Table {self.table} lost batch {batch.id}.", "Look at its snapshots for who removed it.")
 
     def _merge(self, rows: DataFrame, batch: Batch) -> int:
+        count = int(rows.count())
+        if not count:
+            return 0  # nothing to merge, now or in a replay; planning a merge takes longer than most batches
         session = rows.sparkSession
         view = f"tailrace_batch_{batch.pipeline}"
         rows.dropDuplicates(list(self.spec.key)).createOrReplaceTempView(view)
@@ -85,7 +88,7 @@ class IcebergSink(Sink):
         finally:
             session.conf.unset(_CONF)
             session.catalog.dropTempView(view)
-        return int(rows.count())
+        return count
 
     def _token(self, batch: Batch) -> str:
         return f"{batch.pipeline}/{batch.epoch}/{batch.id}"
