@@ -3,6 +3,7 @@ package tailrace.kernel;
 import java.sql.Connection;
 import java.sql.SQLException;
 import java.util.ArrayDeque;
+import java.util.Arrays;
 import java.util.Deque;
 import java.util.HashMap;
 import java.util.Iterator;
@@ -59,14 +60,17 @@ public final class PostgresCopy {
   /** Maps, lists and structs as JSON. */
   private static Dataset<Row> plain(Dataset<Row> rows) {
     StructField[] fields = rows.schema().fields();
+    if (Arrays.stream(fields).noneMatch(field -> nested(field.dataType()))) return rows; // no new plan for every batch
     Column[] columns = new Column[fields.length];
     for (int i = 0; i < fields.length; i++) {
       Column column = rows.col("`" + fields[i].name().replace("`", "``") + "`");
-      DataType type = fields[i].dataType();
-      boolean nested = type instanceof MapType || type instanceof ArrayType || type instanceof StructType;
-      columns[i] = nested ? json(column).alias(fields[i].name()) : column;
+      columns[i] = nested(fields[i].dataType()) ? json(column).alias(fields[i].name()) : column;
     }
     return rows.select(columns);
+  }
+
+  private static boolean nested(DataType type) {
+    return type instanceof MapType || type instanceof ArrayType || type instanceof StructType;
   }
 
   /** jsonb refuses U+0000; it becomes U+FFFD here as it does in plain texts. */
