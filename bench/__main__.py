@@ -74,7 +74,7 @@ def main(
     ] = None,
     output: Annotated[str, typer.Option(help="table or json.")] = "table",
     rounds: Annotated[int, typer.Option(min=1)] = 3,
-    rows: Annotated[int, typer.Option(min=500, help="Clicks of a throughput line.")] = 2_000_000,
+    rows: Annotated[int, typer.Option(min=500, help="Clicks of a throughput line.")] = 5_000_000,
     quick: Annotated[bool, typer.Option("--quick", help="A fifth of everything, one round, no page written.")] = False,
     without: Annotated[list[str] | None, typer.Option(help="Leave an engine out.")] = None,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the logs of the engines.")] = False,

@@ -41,7 +41,7 @@ class Context:
     scale: float = 1.0
     seed: int = 7
     rounds: int = 3
-    rows: int = 2_000_000
+    rows: int = 5_000_000
     progress: Callable[[float, str], None] = field(default=lambda fraction, what: None)
     stack: object | None = None
     alone: bool = False  # the only line of this run: it need not leave time for others
