@@ -50,7 +50,20 @@ class Variant:
 
 QUICK = {"bounded": False, "buffer_timeout": "0 ms", "linger": "0"}
 STATELESS = (
-    Variant("tailrace", "tailrace", "enrich", {"mode": "realtime"}, "real-time mode, at least once"),
+    Variant(
+        "tailrace",
+        "tailrace",
+        "enrich",
+        {"mode": "realtime=10m"},
+        "real-time mode, at least once; a batch of ten minutes, so that the pause between two is not among the clicks",
+    ),
+    Variant(
+        "tailrace, batches of a minute",
+        "tailrace",
+        "enrich",
+        {"mode": "realtime"},
+        "real-time mode, at least once, the pause between two batches included",
+    ),
     Variant("flink", "flink", "enrich", QUICK, "at least once"),
 )
 STATEFUL = (
