@@ -55,10 +55,10 @@ def run(context: Context, workload: str, chosen: Sequence[str] = ENGINES) -> lis
     return [_result(workload, engine, measured[engine], verdicts[engine], topics) for engine in taking]
 
 
-def _turned(engines: list[str], number: int) -> list[str]:
+def _turned(taking: list[str], number: int) -> list[str]:
     """Another one begins in each round."""
-    first = number % len(engines)
-    return engines[first:] + engines[:first]
+    first = number % len(taking)
+    return taking[first:] + taking[:first]
 
 
 def _pair(engine: str, topics: list[Clicks]) -> tuple[Clicks, Clicks]:

@@ -53,7 +53,7 @@ class Clicks:
         self.dashboard = self._open(browser, loop.live_url, _WATCH_DASHBOARD)
 
     def _open(self, browser: Browser, url: str, watch: str) -> Page:
-        # Without animations: nine browsers are drawn by this one machine, which would leave the loop little of it.
+        # Without animations: all these pages are drawn by this one machine, which would leave the loop little of it.
         context = browser.new_context(reduced_motion="reduce")
         self._contexts.append(context)
         page = context.new_page()

@@ -19,7 +19,6 @@ import pickle
 import select
 import signal
 import socket
-import struct
 import sys
 import time
 from collections import deque
@@ -31,33 +30,12 @@ from typing import Any
 from tailrace.intercept.capture import Capture, shared_secret
 from tailrace.intercept.ring import Ring
 from tailrace.intercept.sender import Sender
+from tailrace.intercept.wire import HEAD, Wire
 from tailrace.settings import Settings
 
-HEAD = struct.Struct(">I")  # length of the body
 _BUSY, _CALM, _REPORT = 0.004, 0.05, 0.2
 _BITE = 1 << 18  # bytes that are encoded before Kafka is listened to again
 _BEHIND, _CAUGHT_UP = 1.0, 0.1  # seconds
-
-
-class Frames:
-    """Cuts a stream of bytes into frames."""
-
-    def __init__(self) -> None:
-        self._buffer = bytearray()
-
-    def feed(self, data: bytes) -> list[bytes]:
-        """The bodies of the frames that are whole now."""
-        self._buffer += data
-        found, at = [], 0
-        while len(self._buffer) - at >= HEAD.size:
-            (length,) = HEAD.unpack_from(self._buffer, at)
-            end = at + HEAD.size + length
-            if end > len(self._buffer):
-                break
-            found.append(bytes(self._buffer[at + HEAD.size : end]))
-            at = end
-        del self._buffer[:at]
-        return found
 
 
 class Tally:
@@ -76,25 +54,22 @@ class Tally:
 class Companion:
     """The loop between the ring and the sender."""
 
-    def __init__(self, wire: socket.socket, frames: Frames, ring: Ring, settings: Settings, directory: Path) -> None:
+    def __init__(self, wire: Wire, ring: Ring, settings: Settings, directory: Path) -> None:
         self._wire = wire
-        self._frames = frames
         self._ring = ring
         self._settings = settings
         self._capture = Capture(settings, shared_secret(settings, directory))
         self._sender = Sender(settings, directory)
         self._unread: deque[tuple[int, int]] = deque()
         self._tallies: deque[Tally] = deque()
-        self._gone = False
         self._behind = False
-        self._out = bytearray()
         self._reported: dict[str, Any] = {}
         self._report_at = 0.0
 
     def run(self) -> None:
         """Until the worker is gone and everything is safe."""
         with ThreadPoolExecutor(1, initializer=_yield_to_all) as yielding:
-            while not (self._gone and not self._unread):
+            while self._unread or not self._wire.ended:
                 if self._behind:
                     self._work()
                 else:
@@ -108,7 +83,7 @@ class Companion:
     def _work(self) -> None:
         """Until the end, or until it should go on more or less urgently."""
         behind = self._behind
-        while self._behind is behind and not (self._gone and not self._unread):
+        while self._behind is behind and (self._unread or not self._wire.ended):
             self._listen()
             for end, written, random, sightings in self._bite():
                 lag = time.time() - written
@@ -119,16 +94,8 @@ class Companion:
 
     def _listen(self) -> None:
         wait = 0.0 if self._unread else _CALM if self._sender.idle else _BUSY
-        if self._gone or not select.select([self._wire], [], [], wait)[0]:
-            return
-        try:
-            data = self._wire.recv(1 << 16)
-        except BlockingIOError:
-            return
-        except OSError:
-            data = b""
-        self._gone = not data
-        self.hear(self._frames.feed(data))
+        if not self._wire.ended and select.select([self._wire.socket], [], [], wait)[0]:
+            self.hear(self._wire.hear())
 
     def _bite(self) -> Iterator[tuple[int, float, bytes, list[bytes]]]:
         """The next frames: where each ends, when it was written, and what is in it."""
@@ -158,13 +125,11 @@ class Companion:
         safe = 0
         while self._tallies and not self._tallies[0].left:
             safe = self._tallies.popleft().end
-        if safe or counts:
-            body = marshal.dumps((safe, counts))
-            self._out += HEAD.pack(len(body)) + body
-            self._reported = counts or self._reported
-        if self._out:
-            with contextlib.suppress(OSError):
-                del self._out[: self._wire.send(self._out)]
+        with contextlib.suppress(OSError):
+            if safe or counts:
+                self._reported = counts or self._reported
+                self._wire.tell(marshal.dumps((safe, counts)))
+            self._wire.flush()
 
 
 def _yield_to_all() -> None:
@@ -182,17 +147,14 @@ def main() -> None:
         signal.signal(name, signal.SIG_IGN)
     logging.basicConfig(level=logging.WARNING, format="tailrace companion: %(message)s")
     logging.getLogger("tailrace.log.librdkafka").setLevel(logging.CRITICAL)
-    wire = socket.socket(fileno=int(sys.argv[1]))
-    wire.setblocking(True)
-    frames = Frames()
+    wire = Wire(socket.socket(fileno=int(sys.argv[1])))
     hello: list[bytes] = []
     while not hello:
-        data = wire.recv(1 << 16)
-        if not data:
+        select.select([wire.socket], [], [])
+        hello = wire.hear()
+        if wire.ended:
             return
-        hello = frames.feed(data)
     settings, directory, size = pickle.loads(hello[0])
-    wire.setblocking(False)
-    companion = Companion(wire, frames, Ring(size, int(sys.argv[2])), settings, directory)
+    companion = Companion(wire, Ring(size, int(sys.argv[2])), settings, directory)
     companion.hear(hello[1:])
     companion.run()

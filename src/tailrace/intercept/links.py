@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from tailrace.intercept.capture import PACKING, RANDOM_BYTES, Capture, shared_secret
-from tailrace.intercept.companion import HEAD, Frames
 from tailrace.intercept.counts import Counts
 from tailrace.intercept.ring import Ring
 from tailrace.intercept.sender import Sender
+from tailrace.intercept.wire import HEAD, Wire
 from tailrace.settings import Settings
 
 logger = logging.getLogger("tailrace.outbox")
@@ -87,10 +87,8 @@ class CompanionLink:
         self._ring = Ring(max(settings.outbox.memory_bytes, 4 * LARGEST))
         self._written = 0  # everything before this position is in the ring
         self._safe = 0  # everything before this position is safe, and may be overwritten
-        self._wire: socket.socket | None = None
+        self._wire: Wire | None = None
         self._process: subprocess.Popen[bytes] | None = None
-        self._frames = Frames()
-        self._out = bytearray()
         self._past: dict[str, Any] = Counts().as_dict()
         self._now: dict[str, Any] = {}
         self._start_at = 0.0
@@ -114,8 +112,7 @@ class CompanionLink:
             return
         self._ring.write(start, HEAD.pack(len(body)) + body)
         self._written = end
-        if self._wire is not None:
-            self._tell(marshal.dumps((start, end)))
+        self._tell(marshal.dumps((start, end)))
 
     def turn(self) -> None:
         if self._wire is None:
@@ -136,12 +133,12 @@ class CompanionLink:
         deadline = time.monotonic() + seconds + 2.0
         if self._wire is None and self._written > self._safe:
             self._start()
-        while self._wire is not None and self._out and time.monotonic() < deadline:
+        while self._wire is not None and self._wire.waiting and time.monotonic() < deadline:
             self.turn()
             time.sleep(0.001)
         if self._wire is not None:
             with contextlib.suppress(OSError):
-                self._wire.shutdown(socket.SHUT_WR)
+                self._wire.socket.shutdown(socket.SHUT_WR)
             while self._wire is not None and time.monotonic() < deadline:
                 self._listen(respawn=False)
                 time.sleep(0.002)
@@ -153,7 +150,7 @@ class CompanionLink:
     def abandon(self) -> None:
         self._ring.close()
         if self._wire is not None:
-            self._wire.close()
+            self._wire.socket.close()
             self._wire = None
         if self._process is not None:
             self._process.returncode = 0  # the parent's to wait for
@@ -175,47 +172,42 @@ class CompanionLink:
             return
         finally:
             theirs.close()
-        mine.setblocking(False)
-        self._wire = mine
-        self._frames = Frames()
-        self._out = bytearray()
+        self._wire = Wire(mine)
         self._tell(pickle.dumps((self._settings, self._directory, self._ring.size)))
         self._tell(marshal.dumps((self._safe, self._written)))
 
     def _tell(self, body: bytes) -> None:
-        self._out += HEAD.pack(len(body)) + body
-        self._flush()
+        if self._wire is not None:
+            try:
+                self._wire.tell(body)
+            except OSError:
+                self._lost()
 
     def _flush(self) -> None:
-        if self._wire is not None and self._out:
+        if self._wire is not None:
             try:
-                del self._out[: self._wire.send(self._out)]
-            except BlockingIOError:
-                pass
+                self._wire.flush()
             except OSError:
                 self._lost()
 
     def _listen(self, respawn: bool = True) -> None:
         if self._wire is None:
             return
-        try:
-            data = self._wire.recv(1 << 16)
-        except BlockingIOError:
-            return
-        except OSError:
-            data = b""
-        if not data:
+        heard = self._wire.hear()
+        if self._wire.ended:
             self._lost(expected=not respawn)
             return
+        if not heard:
+            return
         self._patience = 0.5
-        for body in self._frames.feed(data):
+        for body in heard:
             safe, counts = marshal.loads(body)
             self._safe = max(self._safe, safe)
             self._now = counts or self._now
 
     def _lost(self, expected: bool = False) -> None:
         if self._wire is not None:
-            self._wire.close()
+            self._wire.socket.close()
             self._wire = None
         for name, value in self._now.items():
             if name not in _GAUGES:

@@ -61,12 +61,18 @@ def test_several_workers_on_one_machine(site, topic, arrived):
     assert pages(arrived(name, at_least=100)) == Counter(f"/page/{n}" for n in range(100))
 
 
+def companion_after(one, visits: int) -> psutil.Process:
+    """The companion, once it has sent the first visits."""
+    visit(one, 0, visits)
+    wait_for(lambda: one.stats()["sent"] == visits)
+    (companion,) = psutil.Process(one.process.pid).children()
+    return companion
+
+
 def test_a_killed_companion_is_replaced_and_loses_nothing(site, topic, arrived):
     name = topic()
     one = site(name)
-    visit(one, 0, 50)
-    wait_for(lambda: one.stats()["sent"] == 50)
-    (companion,) = psutil.Process(one.process.pid).children()
+    companion = companion_after(one, 50)
     companion.kill()
     visit(one, 50, 50)
     events = arrived(name, at_least=100)
@@ -77,9 +83,7 @@ def test_a_killed_companion_is_replaced_and_loses_nothing(site, topic, arrived):
 def test_a_companion_that_gets_no_time_still_has_everything_when_the_site_is_killed(site, topic, arrived):
     name = topic()
     one = site(name)
-    visit(one, 0, 10)
-    wait_for(lambda: one.stats()["sent"] == 10)
-    (companion,) = psutil.Process(one.process.pid).children()
+    companion = companion_after(one, 10)
     companion.suspend()
     visit(one, 10, 90)
     wait_for(lambda: one.stats()["queued"] == 0)
