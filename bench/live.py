@@ -19,6 +19,7 @@ import uuid
 from pathlib import Path
 
 import psutil
+from confluent_kafka import Producer
 from tests.browser.feed import Feed
 from tests.browser.liveserver import LiveProcess
 
@@ -53,10 +54,12 @@ def _measure(context: Context, spread: str, begun: float) -> Result:
     try:
         assert pages.stdout is not None and pages.stdout.readline().strip() == "ready"
         process = psutil.Process(server.process.pid) if server.process else psutil.Process()
-        _write(context, topic, clients, 3.0, spread, begun)  # a warm-up that is not measured
+        writer = producer(context.settings, **{"linger.ms": 0})
+        _write(context, writer, topic, clients, 3.0, spread, begun)  # a warm-up that is not measured
+        time.sleep(0.5)
         pages.send_signal(10)
         before, cpu = process.memory_info().rss, sum(process.cpu_times()[:2])
-        sent = _write(context, topic, clients, seconds, spread, begun)
+        sent = _write(context, writer, topic, clients, seconds, spread, begun)
         spent, after = sum(process.cpu_times()[:2]) - cpu, process.memory_info().rss
         time.sleep(1.0)
         pages.send_signal(15)
@@ -80,9 +83,10 @@ def _judge(spread: str, clients: int, sent: int, heard: dict, figures: dict[str,
     return Result("live", f"tailrace, {spread}", figures, ok=ok, note=note)
 
 
-def _write(context: Context, topic: str, clients: int, seconds: float, spread: str, begun: float) -> int:
+def _write(
+    context: Context, writer: Producer, topic: str, clients: int, seconds: float, spread: str, begun: float
+) -> int:
     """One update a second for each page; returns how many records were written."""
-    writer = producer(context.settings, **{"linger.ms": 0})
     sent, start = 0, time.monotonic()
     shared = spread == "one key"
     step = 1.0 if shared else 0.01

@@ -7,6 +7,7 @@ with 1,000 pages, half the processor time. Any other server works too: then the 
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
@@ -40,6 +41,12 @@ class WireProtocol(WebSocketsSansIOProtocol):
         scope: Any = getattr(self, "scope", None)
         if scope is not None:
             scope["extensions"][EXTENSION] = self.write_wire
+
+    def start_keepalive(self) -> None:
+        # Pages that came together, after a restart say, would be pinged together for ever, and everyone's figures
+        # would wait behind that burst: the first ping comes at a random moment, so the others are spread too.
+        if self.ping_interval:
+            self.ping_timer = self.loop.call_later(random.uniform(0, self.ping_interval), self.send_keepalive_ping)
 
     def keepalive_timeout(self) -> None:
         # Closing waits until everything is sent, which a client that stopped reading never lets happen.
