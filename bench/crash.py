@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -82,37 +82,48 @@ class Crash:
     def drain(self) -> None:
         """Let every pipeline run to the end of the log on its checkpoint, and stop by itself."""
         names = [REALTIME, *BATCHED]
-        with self._start(names, "hourly", "--once") as process:
+        with self.start(names, "hourly", "--once") as process:
             code = process.wait(self.patience + self._written / 2_000)
         if code:
             raise RuntimeError(f"The last run ended with code {code}:\n{self._log().read_text()[-4000:]}")
 
-    def _visit(self) -> None:
+    def visit(self, over: Callable[[], bool]) -> int:
+        """Write until it is over; the number of records."""
         disorder = Disorder(duplicates=0.02, malformed=0.02)
         stream = generate(seed=self.seed, count=None, start=now(), rate=self.rate, disorder=disorder)
-        self._written = write(self.settings, self.topic, stream, rate=self.rate, stop=self._over.is_set).records
+        return write(self.settings, self.topic, stream, rate=self.rate, stop=over).records
+
+    def _visit(self) -> None:
+        self._written = self.visit(self._over.is_set)
 
     def _life(self, number: int) -> None:
         """Start Spark; it dies inside a commit (every second time), or at a random moment after some work."""
         point = self._random.choice(POINTS) if number % 2 == 0 else None
         fault = f"{point}:{self._random.randint(1, 6)}" if point else ""
         names = [f"{REALTIME}:realtime=5s", *BATCHED]
-        with self._start(names, "micro-batch=200ms", fault=fault) as process:
-            before = self._lines()
+        with self.start(names, "micro-batch=200ms", variables={"TAILRACE_FAULT": fault}) as process:
             deadline = time.monotonic() + self.patience
-            while process.poll() is None and time.monotonic() < deadline and self._lines() < before + 3:
-                time.sleep(0.1)
+            self.wait_for_lines(3, process)
             if process.poll() is None:
                 wait = deadline - time.monotonic() if fault else self._random.uniform(0, 3)
                 _wait(process, min(wait, 30.0))
             self.said.append(fault if process.poll() is not None else "kill -9 at a random moment")
 
-    def _start(self, names: list[str], mode: str, *more: str, fault: str = "") -> _Killed:
+    def wait_for_lines(self, more: int, process: subprocess.Popen[bytes] | None = None) -> None:
+        """Wait until the ledger has so many lines more, the process is dead, or patience is at its end."""
+        before, deadline = self._lines(), time.monotonic() + self.patience
+        while time.monotonic() < deadline and self._lines() < before + more:
+            if process is not None and process.poll() is not None:
+                return
+            time.sleep(0.1)
+
+    def start(self, names: list[str], mode: str, *more: str, variables: Mapping[str, str] | None = None) -> _Killed:
+        """`tailrace run` over the pipelines that this test kills, in a process group of its own."""
         environment = {
             **os.environ,
             **self._addresses(),
+            **(variables or {}),
             "CRASH_TOPIC": self.topic,
-            "TAILRACE_FAULT": fault,
             "TAILRACE_PIPELINES__MODULE": "bench.crash_pipelines",
             "TAILRACE_PIPELINES__PATH": str(ROOT),
             # Batches that one life can finish, although the log grows while none is alive.

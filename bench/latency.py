@@ -1,18 +1,21 @@
 """Milliseconds from the moment a click is sent to Kafka to the moment a consumer holds its result.
 
 Clicks are sent at a steady rate by one thread; a second process consumes the results and notes its own clock. Both
-clocks are this machine's. A count answers a click when it is the first update of that page that has seen it.
+clocks are this machine's. Neither looks into what it sends or receives before the end, and neither collects garbage: a
+pause of theirs would be taken for one of the engine. A count answers a click when it is the first update of that page
+that has seen it.
 """
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import shutil
 import time
 from bisect import bisect_left
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from multiprocessing.connection import Connection
@@ -22,7 +25,7 @@ from typing import Any
 import orjson
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 
-from bench import compare, engines, machine
+from bench import compare, engines, machine, report
 from bench.clicks import PARTITIONS, fresh_topic
 from bench.clicks import drop_topics as drop
 from bench.line import Context, Result
@@ -32,9 +35,14 @@ from tailrace.event import now
 from tailrace.visitors.direct import generate
 
 RATE = 500
+SECONDS = 180.0
 WARM_SECONDS = 20.0
+BROKER_SECONDS = 30.0  # a broker that has just been started is slow: its Java compiles what runs often
 START_SECONDS = 300.0
 GRACE_SECONDS = 5.0
+
+Noted = tuple[bytes, float]  # what was sent or received, and when
+Row = tuple[dict[str, Any], float]
 
 
 @dataclass(frozen=True)
@@ -50,6 +58,7 @@ class Variant:
 
 QUICK = {"bounded": False, "buffer_timeout": "0 ms", "linger": "0"}
 STATELESS = (
+    Variant(report.FLOOR, "", "enrich", note="no engine: from the sender through Kafka to the receiver"),
     Variant(
         "tailrace",
         "tailrace",
@@ -78,7 +87,8 @@ STATEFUL = (
 
 def run(context: Context, line: str, variants: Sequence[Variant]) -> list[Result]:
     """Three minutes in all for each variant, in interleaved rounds."""
-    seconds = context.scaled(180, 15) / context.rounds
+    _wake_the_broker(context)
+    seconds = context.scaled(SECONDS, 15) / context.rounds
     rounds: dict[str, list[list[float]]] = {variant.name: [] for variant in variants}
     problems: dict[str, str] = {}
     steps, done = context.rounds * len(variants), 0
@@ -124,33 +134,61 @@ def _measure(context: Context, variant: Variant, seconds: float) -> tuple[list[f
     topic, result = f"bench.live.{mark}", f"bench.{variant.workload}.{variant.engine}.{mark}"
     for name in (topic, result):
         fresh_topic(context.settings, name)
+    bootstrap = str(context.settings.kafka.bootstrap)
+    receiver = _Receiver(bootstrap, result if variant.engine else topic)
+    sender = _Sender(bootstrap, topic, context.seed)
+    try:
+        with _engine(context, variant, topic, result) as child:
+            _wait_for_first(sender, receiver, child, variant)
+            sender.send(WARM_SECONDS, keep=False)
+            with _without_garbage():
+                sender.send(seconds, keep=True)
+            time.sleep(GRACE_SECONDS)
+            if child is not None:
+                machine.stop(child, 30)
+        return _latencies(variant.workload, _read(sender.sent), _read(receiver.close()))
+    finally:
+        receiver.close()
+        drop(context.settings, [topic, result])
+
+
+@contextmanager
+def _engine(context: Context, variant: Variant, topic: str, result: str) -> Iterator[machine.Running | None]:
+    if not variant.engine:
+        yield None
+        return
     folder = context.scratch / result
     folder.mkdir(parents=True)
     command, environment = engines.job(
         context, variant.engine, variant.workload, topic, result, folder, **variant.changes
     )
-    receiver = _Receiver(str(context.settings.kafka.bootstrap), result)
     try:
         with machine.child(command, context.scratch / f"{result}.log", environment) as child:
-            sender = _Sender(str(context.settings.kafka.bootstrap), topic, context.seed)
-            _warm_up(sender, receiver, child, variant)
-            sender.send(WARM_SECONDS, keep=False)
-            sender.send(seconds, keep=True)
-            time.sleep(GRACE_SECONDS)
-            machine.stop(child, 30)
-        return _latencies(variant.workload, sender.sent, receiver.close())
+            yield child
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _wake_the_broker(context: Context) -> None:
+    topic = f"bench.wake.{os.getpid()}-{time.time_ns() % 10**9}"
+    fresh_topic(context.settings, topic)
+    receiver = _Receiver(str(context.settings.kafka.bootstrap), topic)
+    try:
+        _Sender(str(context.settings.kafka.bootstrap), topic, context.seed).send(
+            context.scaled(BROKER_SECONDS), keep=False
+        )
     finally:
         receiver.close()
-        shutil.rmtree(folder, ignore_errors=True)
-        drop(context.settings, [topic, result])
+        drop(context.settings, [topic])
 
 
-def _warm_up(sender: _Sender, receiver: _Receiver, child: machine.Running, variant: Variant) -> None:
+def _wait_for_first(sender: _Sender, receiver: _Receiver, child: machine.Running | None, variant: Variant) -> None:
     """Send until the first result is there: the engine has started."""
     until = time.monotonic() + START_SECONDS
     while not receiver.has_any():
-        if child.process.poll() is not None or time.monotonic() > until:
-            raise ServiceError(f"{variant.name} gave no result at {variant.workload}:\n{child.tail()}")
+        if (child and child.process.poll() is not None) or time.monotonic() > until:
+            said = child.tail() if child else ""
+            raise ServiceError(f"{variant.name} gave no result at {variant.workload}:\n{said}")
         sender.send(1.0, keep=False)
 
 
@@ -158,7 +196,7 @@ class _Sender:
     """Sends clicks at their event time, never sooner."""
 
     def __init__(self, bootstrap: str, topic: str, seed: int) -> None:
-        self.sent: list[tuple[str, str, str, str, float]] = []  # id, event time, host, path, moment
+        self.sent: list[Noted] = []
         self._producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0, "acks": 1})
         self._topic, self._seed = topic, seed
 
@@ -174,9 +212,7 @@ class _Sender:
             self._producer.produce(self._topic, value, key)
             self._producer.poll(0)
             if keep:
-                click = orjson.loads(value)
-                path = click["url"].partition("?")[0]
-                self.sent.append((click["event_id"], click["event_time"], click["host"], path, moment))
+                self.sent.append((value, moment))
         self._producer.flush(10)
 
 
@@ -189,12 +225,12 @@ class _Receiver:
         self._any = context.Event()
         self._process = context.Process(target=_receive, args=(bootstrap, topic, theirs, self._any), daemon=True)
         self._process.start()
-        self._found: list[tuple[dict[str, Any], float]] | None = None
+        self._found: list[Noted] | None = None
 
     def has_any(self) -> bool:
         return bool(self._any.is_set())
 
-    def close(self) -> list[tuple[dict[str, Any], float]]:
+    def close(self) -> list[Noted]:
         if self._found is None:
             self._found = []
             with suppress(EOFError, OSError):  # a receiver that died has nothing: every click then counts as lost
@@ -216,33 +252,45 @@ def _receive(bootstrap: str, topic: str, pipe: Connection, first: Any) -> None:
         }
     )
     consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in range(PARTITIONS)])
-    found: list[tuple[dict[str, Any], float]] = []
+    found: list[Noted] = []
+    gc.disable()
     while not pipe.poll():
         message = consumer.poll(0.1)
         if message is not None and message.error() is None and message.value():
-            found.append((orjson.loads(message.value()), time.time()))
+            found.append((message.value(), time.time()))
             first.set()
     consumer.close()
     pipe.send(found)
 
 
-def _latencies(
-    workload: str, sent: list[tuple[str, str, str, str, float]], found: list[tuple[dict[str, Any], float]]
-) -> tuple[list[float], int]:
+@contextmanager
+def _without_garbage() -> Iterator[None]:
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+def _read(noted: Iterable[Noted]) -> list[Row]:
+    return [(orjson.loads(value), moment) for value, moment in noted]
+
+
+def _latencies(workload: str, sent: list[Row], found: list[Row]) -> tuple[list[float], int]:
     if workload == "enrich":
         arrived: dict[str, float] = {}
         for row, moment in found:
             arrived.setdefault(row["event_id"], moment)
-        came = [(arrived.get(click[0]), click[4]) for click in sent]
+        came = [(arrived.get(click["event_id"]), at) for click, at in sent]
     else:
         updates = _updates(found)
-        came = [(_first_with(updates.get((e[1][:16], e[2], e[3]), ([], [])), e[1]), e[4]) for e in sent]
+        came = [(_first_with(updates.get(_page(click), ([], [])), click["event_time"]), at) for click, at in sent]
     latencies = [(moment - at) * 1000 for moment, at in came if moment is not None]
     return latencies, len(came) - len(latencies)
 
 
 def _updates(
-    found: list[tuple[dict[str, Any], float]],
+    found: list[Row],
 ) -> dict[tuple[str, str, str], tuple[list[int], list[float]]]:
     """Per page and minute: the newest click seen so far, and when that was known. Both rise."""
     pages: dict[tuple[str, str, str], tuple[list[int], list[float]]] = {}
@@ -253,6 +301,10 @@ def _updates(
             newest.append(seen)
             moments.append(moment)
     return pages
+
+
+def _page(click: dict[str, Any]) -> tuple[str, str, str]:
+    return click["event_time"][:16], click["host"], click["url"].partition("?")[0]
 
 
 def _first_with(page: tuple[list[int], list[float]], event_time: str) -> float | None:

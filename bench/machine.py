@@ -42,6 +42,18 @@ def busy_cores(seconds: float = 2.0) -> float:
     return psutil.cpu_percent(interval=seconds) / 100 * (os.cpu_count() or 1)
 
 
+class Stolen:
+    """The share of processor time since then that the host of a virtual machine gave to others."""
+
+    def __init__(self) -> None:
+        self._before = psutil.cpu_times()
+
+    def percent(self) -> float:
+        after = psutil.cpu_times()
+        stolen: float = getattr(after, "steal", 0.0) - getattr(self._before, "steal", 0.0)
+        return 100 * stolen / max(1e-3, sum(after) - sum(self._before))
+
+
 @dataclass
 class Running:
     """A child with all its descendants, looked at twice a second.

@@ -26,6 +26,9 @@ COMPARED: dict[str, tuple[tuple[str, bool], ...]] = {
 }
 
 
+FLOOR = "kafka alone"  # what the line costs without any engine: no peer to be compared with
+
+
 @dataclass(frozen=True)
 class Measured:
     """One line as it was measured once. `load` is the one-minute load average before and after it."""
@@ -34,6 +37,7 @@ class Measured:
     date: str
     load: tuple[float, float]
     busy_cores: float  # used by others just before the line began
+    stolen_percent: float  # of the processor time, by the other guests of a virtual machine's host
     noisy: bool
     rounds: int
     scale: float
@@ -64,7 +68,7 @@ def ratios(line: str, results: list[Result]) -> dict[str, dict[str, float]]:
     if own is None:
         return found
     for result in results:
-        if result is own:
+        if result.engine.startswith(("tailrace", FLOOR)):
             continue
         for figure, more_is_better in COMPARED.get(line.split("-")[0], ()):
             if result.figures.get(figure) and own.figures.get(figure):
@@ -96,10 +100,7 @@ def _columns(results: list[Result]) -> list[str]:
 def rows_of(results: list[Result]) -> tuple[list[str], list[list[str]]]:
     """Headings and cells, the same for the terminal and for the page."""
     columns = _columns(results)
-    head = [
-        "",
-        *(name.replace("_per_second", "/s").replace("us_per_row", "µs/row").replace("_", " ") for name in columns),
-    ]
+    head = ["", *map(_heading, columns)]
     body = []
     for result in results:
         cells = [number(name, result.figures[name]) if name in result.figures else "" for name in columns]
@@ -130,7 +131,7 @@ def _said(line: dict[str, Any]) -> list[str]:
     noise = "; NOISY: others used the machine, do not trust the figures" if line["noisy"] else ""
     said.append(
         f"{line['date']}, {line['rounds']} rounds, {line['seconds']:.0f} s; load {before:.1f}, {after:.1f} after; "
-        f"{line['busy_cores']:.1f} cores busy before{noise}"
+        f"{line['busy_cores']:.1f} cores busy before, {line.get('stolen_percent', 0):.1f} % stolen by the host{noise}"
     )
     return said
 

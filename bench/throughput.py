@@ -2,12 +2,15 @@
 
 Each engine reads the large topic and one of a fifth of the size, each time in a fresh process. The standing start is
 the large topic's rows by its whole time, start-up included; the steady state is the difference in rows by the
-difference in time, so start-up and warm-up fall out by themselves.
+difference in time, so start-up and warm-up fall out by themselves. A line that takes long has fewer rounds: all lines
+together are to fit into an hour.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from statistics import median
 
 from bench import clicks as data
@@ -18,6 +21,7 @@ from tailrace.errors import TailraceError
 
 ENGINES = ("tailrace", "flink", "pathway", "quix")
 ONCE = ("pathway", "quix")  # one round: they take most of the time, and the ratios to aim at are Flink's
+LONGEST_SECONDS = 420.0  # no further round is begun that would end later than this
 # Why an engine has no part in a workload.
 ABSENT = {("quix", "distinct"): "Quix has no distinct count"}
 NOTES = {
@@ -36,23 +40,24 @@ def run(context: Context, workload: str, chosen: Sequence[str] = ENGINES) -> lis
     """One result per engine: medians of the rounds with their spread."""
     topics = data.prepare(context.settings, context.rows, context.progress)
     taking = [engine for engine in chosen if (engine, workload) not in ABSENT]
-    measured: dict[str, list[tuple[float, float, float, float]]] = {engine: [] for engine in taking}
-    verdicts: dict[str, list[compare.Verdict]] = {engine: [] for engine in taking}
+    if not context.alone and workload != "tumble":  # in a run of all lines the slow ones show themselves once
+        taking = [engine for engine in taking if engine not in ONCE]
     if "tailrace" in taking:  # the first run of a new version writes an archive of its classes at its end
         context.progress(0.0, f"{workload}: a first run that is not counted")
         drop_topics(context.settings, [engines.run(context, "tailrace", workload, topics[0]).result])
-    order = [(number, engine) for number in range(context.rounds) for engine in _turned(taking, number)]
-    order = [(number, engine) for number, engine in order if number == 0 or engine not in ONCE]
-    for done, (number, engine) in enumerate(order):
-        context.progress(done / len(order), f"{workload}: {engine}, round {number + 1} of {context.rounds}")
-        try:
-            figures, judged = _round(context, engine, workload, _pair(engine, topics), is_first=number == 0)
-        except TailraceError as problem:
-            verdicts[engine].append(compare.Verdict(False, str(problem)))
-        else:
-            measured[engine].append(figures)
-            verdicts[engine] += judged
-    return [_result(workload, engine, measured[engine], verdicts[engine], topics) for engine in taking]
+    parts = {engine: Part(engine, workload, *_pair(engine, topics)) for engine in taking}
+    began, lasted = time.monotonic(), 0.0
+    for number in range(context.rounds):
+        if number and time.monotonic() - began + lasted > LONGEST_SECONDS:
+            break
+        started = time.monotonic()
+        for place, engine in enumerate(_turned(taking, number)):
+            if number == 0 or engine not in ONCE:
+                fraction = (number + place / len(taking)) / context.rounds
+                context.progress(fraction, f"{workload}: {engine}, round {number + 1} of {context.rounds}")
+                parts[engine].round(context)
+        lasted = time.monotonic() - started
+    return [part.result() for part in parts.values()]
 
 
 def _turned(taking: list[str], number: int) -> list[str]:
@@ -66,47 +71,60 @@ def _pair(engine: str, topics: list[Clicks]) -> tuple[Clicks, Clicks]:
     return fifth, whole
 
 
-def _round(
-    context: Context, engine: str, workload: str, pair: tuple[Clicks, Clicks], *, is_first: bool
-) -> tuple[tuple[float, float, float, float], list[compare.Verdict]]:
-    """(standing rows/s, steady rows/s, steady CPU µs a row, peak memory), and what the answers were worth."""
-    runs, verdicts = [], []
-    for clicks in pair:
-        run = engines.run(context, engine, workload, clicks)
-        runs.append(run)
-        # Millions of enriched rows are read back once, from the smaller topic; counts are read back every time.
-        if workload != "enrich" or (is_first and clicks is pair[0]):
-            verdicts.append(compare.judge(context.settings, engine, workload, run.result, clicks))
-        drop_topics(context.settings, [run.result])
-    small, large = runs
-    standing = large.clicks.rows / large.seconds
-    steady = (large.clicks.rows - small.clicks.rows) / max(large.seconds - small.seconds, 1e-3)
-    work = (large.cpu_seconds - small.cpu_seconds) / (large.clicks.rows - small.clicks.rows) * 1e6
-    return (standing, steady, work, large.peak_mib), verdicts
+@dataclass
+class Part:
+    """What one engine did in one workload. The small topic is read in the first round only: it is there to take
+    start-up and warm-up out of the large one's time."""
 
+    engine: str
+    workload: str
+    fifth: Clicks
+    whole: Clicks
+    small: engines.Run | None = None
+    large: list[engines.Run] = field(default_factory=list)
+    verdicts: list[compare.Verdict] = field(default_factory=list)
 
-def _result(
-    workload: str,
-    engine: str,
-    rounds: list[tuple[float, float, float, float]],
-    verdicts: list[compare.Verdict],
-    topics: list[Clicks],
-) -> Result:
-    wrong = [verdict.text for verdict in verdicts if not verdict.ok]
-    notes = [NOTES.get((engine, workload), ""), wrong[0] if wrong else verdicts[-1].text]
-    figures: dict[str, float] = {"rows": float(_pair(engine, topics)[1].rows)}
-    if rounds:
-        standing, steady, work, memory = zip(*rounds, strict=True)
-        figures |= {
+    def round(self, context: Context) -> None:
+        try:
+            if self.small is None:
+                self.small = self._run(context, self.fifth, compared=True)
+            # Millions of enriched rows are read back once, from the smaller topic; counts are read back every time.
+            self.large.append(self._run(context, self.whole, compared=self.workload != "enrich"))
+        except TailraceError as problem:
+            self.verdicts.append(compare.Verdict(False, str(problem)))
+
+    def _run(self, context: Context, clicks: Clicks, *, compared: bool) -> engines.Run:
+        run = engines.run(context, self.engine, self.workload, clicks)
+        try:
+            if compared:
+                self.verdicts.append(compare.judge(context.settings, self.engine, self.workload, run.result, clicks))
+        finally:
+            drop_topics(context.settings, [run.result])
+        return run
+
+    def result(self) -> Result:
+        wrong = [verdict.text for verdict in self.verdicts if not verdict.ok]
+        notes = [NOTES.get((self.engine, self.workload), ""), wrong[0] if wrong else self.verdicts[-1].text]
+        figures: dict[str, float] = {"rows": float(self.whole.rows)}
+        if self.small is not None and self.large:
+            figures |= self._figures(self.small)
+        note = "; ".join(note for note in notes if note)
+        name = f"throughput-{self.workload}"
+        return Result(name, self.engine, figures, ok=not wrong and bool(self.large), note=note)
+
+    def _figures(self, small: engines.Run) -> dict[str, float]:
+        more = self.whole.rows - small.clicks.rows
+        standing = [run.clicks.rows / run.seconds for run in self.large]
+        steady = [more / max(run.seconds - small.seconds, 1e-3) for run in self.large]
+        return {
+            "rounds": float(len(self.large)),
             "standing_rows_per_second": median(standing),
             "standing_spread_percent": spread(standing),
             "steady_rows_per_second": median(steady),
             "steady_spread_percent": spread(steady),
-            "steady_cpu_us_per_row": median(work),
-            "memory_mib": median(memory),
+            "steady_cpu_us_per_row": median((run.cpu_seconds - small.cpu_seconds) / more * 1e6 for run in self.large),
+            "memory_mib": median(run.peak_mib for run in self.large),
         }
-    note = "; ".join(note for note in notes if note)
-    return Result(f"throughput-{workload}", engine, figures, ok=not wrong and bool(rounds), note=note)
 
 
 def spread(values: Sequence[float]) -> float:

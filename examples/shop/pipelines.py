@@ -63,7 +63,7 @@ def visitors_now(events: DataFrame) -> DataFrame:
     pages = events.where("method = 'GET'").select("event_time", "visitor_id", product.alias("product"))
     places = F.filter(F.array(F.lit("*"), F.col("product")), lambda place: place.isNotNull())
     seen = pages.select("event_time", "visitor_id", F.explode(places).alias("path"))
-    active = seen.groupBy(F.window("event_time", "5 minutes", "30 seconds"), "path")
+    active = seen.groupBy(F.window("event_time", "5 minutes", "10 seconds"), "path")
     # A sketch is one column of state; approx_count_distinct would be hundreds, with code generated for each every time.
     # Exact up to some 1,500 visitors, within one percent above.
     visitors = F.hll_sketch_estimate(F.hll_sketch_agg("visitor_id", 14))

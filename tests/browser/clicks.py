@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from playwright.sync_api import Browser, BrowserContext, Page
 from tests.browser.wholeloop import WholeLoop
@@ -13,6 +15,7 @@ _WATCH_PRODUCT = """() => {
   const figure = document.querySelector("[data-live=looking]");
   window.seen = [];
   const note = () => window.seen.push([Date.now(), Number(figure.dataset.visitors || 0)]);
+  note();
   new MutationObserver(note).observe(figure, {attributes: true, attributeFilter: ["data-visitors"]});
 }"""
 _WATCH_DASHBOARD = """() => {
@@ -22,6 +25,7 @@ _WATCH_DASHBOARD = """() => {
   const counts = (list) => Object.fromEntries([...list.querySelectorAll("li")]
     .map((li) => [li.title, Number(li.querySelector(".count").textContent)]));
   const paths = (table) => [...table.querySelectorAll("td.path")].map((td) => td.textContent);
+  window.seen.products.push([Date.now(), counts(document.getElementById("products-now"))]);
   look("products-now", (list) => window.seen.products.push([Date.now(), counts(list)]));
   look("feed", (table) => window.seen.feed.push([Date.now(), paths(table)]));
 }"""
@@ -73,12 +77,11 @@ class Clicks:
     def click(self, path: str, seconds: float = 30.0) -> Clicked:
         """A new visitor comes to the catalogue and clicks; wait for the others to see it."""
         watcher = self.watchers[path]
-        before = watcher.evaluate("Number(document.querySelector('[data-live=looking]').dataset.visitors || 0)")
         self._context.clear_cookies()
         self._page.goto(f"{self._loop.shop_url}/products")
         self._page.wait_for_timeout(150)
-        watcher.evaluate("window.seen.length = 0")
-        self.dashboard.evaluate("window.seen.products.length = window.seen.feed.length = 0")
+        watcher.evaluate("window.seen.splice(0, window.seen.length - 1)")
+        self.dashboard.evaluate("for (const list of Object.values(window.seen)) list.splice(0, list.length - 1)")
         at = self._page.evaluate(
             'path => { const at = Date.now(); document.querySelector(`a[href="${path}"]`).click(); return at; }', path
         )
@@ -86,21 +89,26 @@ class Clicks:
         clicked = Clicked(path, None, None, None)
         while time.monotonic() < end and None in (clicked.other_page, clicked.dashboard, clicked.feed):
             watcher.wait_for_timeout(50)
-            clicked = self._read(path, at, before)
+            clicked = self._read(path, at)
         return clicked
 
-    def _read(self, path: str, at: float, before: int) -> Clicked:
+    def _read(self, path: str, at: float) -> Clicked:
         seen = self.dashboard.evaluate("window.seen")
         return Clicked(
             path,
-            _first(at, [when for when, now in self.watchers[path].evaluate("window.seen") if now > before]),
-            _first(at, [when for when, now in seen["products"] if now.get(path, 0) > before]),
-            _first(at, [when for when, paths in seen["feed"] if paths and paths[0] == path]),
+            _risen(at, self.watchers[path].evaluate("window.seen")),
+            _risen(at, [(when, now.get(path, 0)) for when, now in seen["products"]]),
+            _first(at, [when for when, paths in seen["feed"] if when >= at and paths and paths[0] == path]),
         )
 
     def close(self) -> None:
         for context in (self._context, *self._contexts):
             context.close()
+
+
+def _risen(at: float, figures: Sequence[tuple[float, int]]) -> float | None:
+    """From the click to the first figure that is larger than the one before it. They fall too, when a window ends."""
+    return _first(at, [when for (_, before), (when, now) in pairwise(figures) if when >= at and now > before])
 
 
 def _first(at: float, moments: list[float]) -> float | None:

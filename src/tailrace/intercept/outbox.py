@@ -124,7 +124,8 @@ class Outbox:
     def _hand_over(self, link: Link) -> None:
         queue = self._queue
         while queue and link.ready():
-            batch, size = [], 0
+            batch: list[bytes] = []
+            size = 0
             while queue and len(batch) < _SLICE and size < LARGEST:
                 sighting = queue.popleft()
                 batch.append(sighting)

@@ -4,7 +4,7 @@ import java.util.concurrent.atomic.AtomicInteger;
 
 /**
  * Fault points: places where a test can end the process as a power cut would. TAILRACE_FAULT="kafka-before-commit:3" does so the third
- * time this point is reached. Points here: kafka-before-send, kafka-before-commit, kafka-after-commit, postgres-after-copy.
+ * time this point is reached. Points here: kafka-before-send, kafka-before-commit, kafka-after-commit, postgres-after-copy, between-sinks.
  */
 final class Faults {
   private static final String POINT;

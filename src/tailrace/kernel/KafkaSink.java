@@ -10,7 +10,6 @@ import java.util.concurrent.ConcurrentHashMap;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.header.internals.RecordHeader;
-import org.apache.spark.api.java.function.Function2;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.catalyst.InternalRow;
@@ -36,8 +35,14 @@ public final class KafkaSink {
    */
   public static long write(
       Dataset<Row> rows, Map<String, String> config, String topic, String pipeline, String sink, long batch, Map<String, String> told) {
-    Task task = new Task(rows.schema(), new HashMap<>(config), topic, pipeline, sink, batch, new HashMap<>(told));
-    return BatchJob.run(rows, task);
+    Task task = new Task(rows.schema(), null, new HashMap<>(config), topic, pipeline, sink, batch, new HashMap<>(told));
+    return BatchJob.run(rows, List.of(task)).get(0);
+  }
+
+  /** The same as a task, over rows that `record` makes these columns of. */
+  public static BatchJob.Task task(
+      Projected record, Map<String, String> config, String topic, String pipeline, String sink, long batch, Map<String, String> told) {
+    return new Task(record.schema, record, new HashMap<>(config), topic, pipeline, sink, batch, new HashMap<>(told));
   }
 
   /** Closes this process's producers of a pipeline. A transaction that is open is aborted. */
@@ -54,9 +59,10 @@ public final class KafkaSink {
     return closed;
   }
 
-  private static final class Task implements Function2<Integer, Iterator<InternalRow>, Iterator<Long>> {
+  private static final class Task implements BatchJob.Task {
     private static final long serialVersionUID = 1L;
 
+    private final Projected record;
     private final HashMap<String, String> config;
     private final String topic;
     private final String pipeline;
@@ -70,7 +76,15 @@ public final class KafkaSink {
     private final boolean binaryValue;
 
     Task(
-        StructType schema, HashMap<String, String> config, String topic, String pipeline, String sink, long batch, HashMap<String, String> told) {
+        StructType schema,
+        Projected record,
+        HashMap<String, String> config,
+        String topic,
+        String pipeline,
+        String sink,
+        long batch,
+        HashMap<String, String> told) {
+      this.record = record;
       this.config = config;
       this.topic = topic;
       this.pipeline = pipeline;
@@ -91,18 +105,16 @@ public final class KafkaSink {
     }
 
     @Override
-    public Iterator<Long> call(Integer partition, Iterator<InternalRow> rows) {
-      if (!rows.hasNext()) return List.of(0L).iterator();
+    public long run(int partition, Iterator<InternalRow> rows) {
+      if (!rows.hasNext()) return 0;
       String id = "tailrace-" + pipeline + "-" + sink + "-" + partition;
       String group = "tailrace." + pipeline + "." + sink + "." + partition;
       TransactionalWriter writer = WRITERS.computeIfAbsent(id, name -> new TransactionalWriter(config, name, group, topic));
-      long count;
       try {
-        count = writer.write(batch, new RecordIterator(rows));
+        return writer.write(batch, new RecordIterator(record == null ? rows : record.of(partition, rows)));
       } finally {
         if (writer.isBroken()) WRITERS.remove(id, writer);
       }
-      return List.of(count).iterator();
     }
 
     private final class RecordIterator implements Iterator<ProducerRecord<byte[], byte[]>> {

@@ -3,6 +3,7 @@ package tailrace.kernel;
 import java.sql.Connection;
 import java.sql.SQLException;
 import java.util.ArrayDeque;
+import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Deque;
 import java.util.HashMap;
@@ -12,11 +13,11 @@ import java.util.Map;
 import java.util.Properties;
 import java.util.concurrent.ConcurrentHashMap;
 import org.apache.spark.TaskContext;
-import org.apache.spark.api.java.function.Function2;
 import org.apache.spark.sql.Column;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.functions;
 import org.apache.spark.sql.types.ArrayType;
 import org.apache.spark.sql.types.DataType;
@@ -39,14 +40,17 @@ public final class PostgresCopy {
 
   /** Copies all columns, by name, to `table` (an SQL identifier, quoted where needed); the number of rows. */
   public static long write(Dataset<Row> rows, String url, Map<String, String> properties, String table) {
-    Dataset<Row> plain = plain(rows);
+    return BatchJob.run(rows, List.of(task((SparkSession) rows.sparkSession(), rows.schema(), url, properties, table))).get(0);
+  }
+
+  /** The same as a task, over rows of this schema. */
+  public static BatchJob.Task task(SparkSession session, StructType schema, String url, Map<String, String> properties, String table) {
     StringBuilder columns = new StringBuilder();
-    for (String name : rows.columns()) {
+    for (String name : schema.fieldNames()) {
       columns.append(columns.length() == 0 ? "" : ", ").append('"').append(name.replace("\"", "\"\"")).append('"');
     }
     String copy = "COPY " + table + " (" + columns + ") FROM STDIN (FORMAT text, ENCODING 'UTF8')";
-    Task task = new Task(plain.schema(), url, new HashMap<>(properties), copy);
-    return BatchJob.run(plain, task);
+    return new Task(schema, plain(session, schema), url, new HashMap<>(properties), copy);
   }
 
   /** What Postgres or its driver said, among the causes of a batch that failed; null if it was something else. */
@@ -57,16 +61,16 @@ public final class PostgresCopy {
     return null;
   }
 
-  /** Maps, lists and structs as JSON. */
-  private static Dataset<Row> plain(Dataset<Row> rows) {
-    StructField[] fields = rows.schema().fields();
-    if (Arrays.stream(fields).noneMatch(field -> nested(field.dataType()))) return rows; // no new plan for every batch
-    Column[] columns = new Column[fields.length];
-    for (int i = 0; i < fields.length; i++) {
-      Column column = rows.col("`" + fields[i].name().replace("`", "``") + "`");
-      columns[i] = nested(fields[i].dataType()) ? json(column).alias(fields[i].name()) : column;
+  /** Maps, lists and structs as JSON; null if there are none. */
+  private static Projected plain(SparkSession session, StructType schema) {
+    StructField[] fields = schema.fields();
+    if (Arrays.stream(fields).noneMatch(field -> nested(field.dataType()))) return null;
+    List<Column> columns = new ArrayList<>();
+    for (StructField field : fields) {
+      Column column = functions.col("`" + field.name().replace("`", "``") + "`");
+      columns.add(nested(field.dataType()) ? json(column).alias(field.name()) : column);
     }
-    return rows.select(columns);
+    return Projected.of(session, schema, columns);
   }
 
   private static boolean nested(DataType type) {
@@ -84,24 +88,26 @@ public final class PostgresCopy {
     void run() throws SQLException;
   }
 
-  private static final class Task implements Function2<Integer, Iterator<InternalRow>, Iterator<Long>> {
+  private static final class Task implements BatchJob.Task {
     private static final long serialVersionUID = 1L;
 
     private final StructType schema;
+    private final Projected plain;
     private final String url;
     private final HashMap<String, String> properties;
     private final String copy;
 
-    Task(StructType schema, String url, HashMap<String, String> properties, String copy) {
-      this.schema = schema;
+    Task(StructType schema, Projected plain, String url, HashMap<String, String> properties, String copy) {
+      this.schema = plain == null ? schema : plain.schema;
+      this.plain = plain;
       this.url = url;
       this.properties = properties;
       this.copy = copy;
     }
 
     @Override
-    public Iterator<Long> call(Integer partition, Iterator<InternalRow> rows) throws SQLException {
-      if (!rows.hasNext()) return List.of(0L).iterator();
+    public long run(int partition, Iterator<InternalRow> rows) throws SQLException {
+      if (!rows.hasNext()) return 0;
       // First of all, so that a database that is gone is the reason that is told, also by a second attempt.
       Connection connection = take();
       try {
@@ -110,10 +116,10 @@ public final class PostgresCopy {
           // The lost attempt may have copied its rows: only a batch that begins anew with an empty table is exact.
           throw new SQLException("A task of this batch was lost after it may have copied rows; the batch must be tried again.");
         }
-        long count = copy(connection, rows);
+        long count = copy(connection, plain == null ? rows : plain.of(partition, rows));
         Faults.reached("postgres-after-copy");
         give(connection);
-        return List.of(count).iterator();
+        return count;
       } catch (Throwable problem) {
         afterwards(problem, connection::close);
         throw problem;

@@ -13,7 +13,7 @@ from tailrace.errors import ExpectationFailed
 from tailrace.pipeline import facts, faults, kernel, late, side
 from tailrace.pipeline.facts import Facts
 from tailrace.pipeline.ledger import Entry, Ledger
-from tailrace.pipeline.sinks.base import Batch, Sink
+from tailrace.pipeline.sinks.base import Batch, Sink, TaskSink, write_together
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -107,8 +107,13 @@ class BatchWriter:
             compute(rows)
             self._refuse_failures(facts.counted(query, known))
         written: dict[str, int] = {}
-        for name, sink in self.sinks:
-            if name not in skipped:
+        left = [(name, sink) for name, sink in self.sinks if name not in skipped]
+        together = {name: sink for name, sink in left if isinstance(sink, TaskSink)}
+        if together:
+            written.update(zip(together, write_together(rows, batch, [*together.values()]), strict=True))
+            faults.reached("between-sinks")
+        for name, sink in left:
+            if name not in together:
                 written[name] = sink.write(rows, batch)
                 faults.reached("between-sinks")
         if skipped:

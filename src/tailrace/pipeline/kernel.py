@@ -13,6 +13,7 @@ from tailrace.log.security import java_config
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
     from tailrace.settings import Settings
 
@@ -74,6 +75,43 @@ def write_kafka(
     properties = java_config(settings) | {name.replace("_", "."): value for name, value in config.items()}
     sink_of = _java(rows.sparkSession).KafkaSink
     return int(sink_of.write(rows._jdf, properties, topic, pipeline, sink, batch, dict(told or {})))
+
+
+def columns_over(spark: SparkSession, schema: StructType, columns: Sequence[Column]) -> Any:
+    """Column functions over rows of one schema, planned once for all batches: for `kafka_task`."""
+    session: Any = spark
+    java_schema = session._jsparkSession.parseDataType(schema.json())
+    return _java(spark).Projected.of(session._jsparkSession, java_schema, [column._jc for column in columns])
+
+
+def kafka_task(
+    spark: SparkSession,
+    record: Any,
+    settings: Settings,
+    topic: str,
+    pipeline: str,
+    sink: str,
+    batch: int,
+    told: Mapping[str, str],
+) -> Any:
+    """What `write_kafka` does with each partition, for `run_tasks`; `record` makes key and value of its rows."""
+    sink_of = _java(spark).KafkaSink
+    return sink_of.task(record, java_config(settings), topic, pipeline, sink, batch, dict(told))
+
+
+def postgres_task(spark: SparkSession, schema: StructType, url: str, properties: Mapping[str, str], table: str) -> Any:
+    """What `copy_postgres` does with each partition, for `run_tasks`. The same one serves all batches."""
+    session: Any = spark
+    java_schema = session._jsparkSession.parseDataType(schema.json())
+    return _java(spark).PostgresCopy.task(session._jsparkSession, java_schema, url, dict(properties), table)
+
+
+def run_tasks(rows: DataFrame, tasks: Sequence[Any]) -> list[int]:
+    """Run what several sinks do with each partition as one job; for each, the rows of the batch.
+
+    Rows that are computed for several tasks must be kept.
+    """
+    return [int(count) for count in _java(rows.sparkSession).BatchJob.run(rows._jdf, list(tasks))]
 
 
 def close_kafka(spark: SparkSession, pipeline: str) -> int:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from tailrace.pipeline import kernel
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -61,3 +64,39 @@ class Sink(ABC):
 
     def close(self) -> None:  # noqa: B027 - most sinks hold nothing
         """Let go of connections. Called once, also after a failure."""
+
+
+class TaskSink(Sink):
+    """A sink whose rows are written by the kernel, inside Spark's tasks: those of one pipeline share one job.
+
+    The batch is written when every task is done and `finish` has returned.
+    """
+
+    @abstractmethod
+    def task(self, batch: Batch) -> Any:
+        """Begin the batch; what the kernel is to do with each partition of it."""
+
+    def finish(self, batch: Batch, rows: int) -> None:
+        """Every partition is written: make it count."""
+
+    def explained(self, problem: Exception) -> Exception | None:
+        """The failure of the job in better words, if it came from this sink."""
+        return None
+
+    def write(self, rows: DataFrame, batch: Batch) -> int:
+        return write_together(rows, batch, [self])[0]
+
+
+def write_together(rows: DataFrame, batch: Batch, sinks: Sequence[TaskSink]) -> list[int]:
+    """Write the rows to all of them, in one pass; what each has of the batch."""
+    tasks = [sink.task(batch) for sink in sinks]
+    try:
+        counts = kernel.run_tasks(rows, tasks)
+    except Exception as problem:
+        for sink in sinks:
+            if (better := sink.explained(problem)) is not None:
+                raise better from problem
+        raise
+    for sink, count in zip(sinks, counts, strict=True):
+        sink.finish(batch, count)
+    return counts

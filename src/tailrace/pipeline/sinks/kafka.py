@@ -2,47 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tailrace.log.topics import TopicSpec, ensure
 from tailrace.pipeline import kernel
 from tailrace.pipeline.records import record
-from tailrace.pipeline.sinks.base import Batch, Sink, SinkContext
+from tailrace.pipeline.sinks.base import Batch, SinkContext, TaskSink
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
     from tailrace.pipeline.definition import KafkaSpec
     from tailrace.settings import Settings
 
 
-class KafkaSink(Sink):
+class KafkaSink(TaskSink):
     """Rows as keyed JSON records, with pipeline, batch and revision in their headers. Read with read_committed."""
 
     def __init__(self, spec: KafkaSpec, context: SinkContext) -> None:
         self.spec = spec
         self.context = context
-        self._record: list[Column] = []
+        self._record: Any = None
 
     def prepare(self, schema: StructType) -> None:
-        # Made once: each call into the JVM costs, and these are dozens.
-        self._record = record(schema.fieldNames(), self.spec.key, plain=self.spec.plain_key)
+        columns = record(schema.fieldNames(), self.spec.key, plain=self.spec.plain_key)
+        self._record = kernel.columns_over(self.context.spark, schema, columns)
         ensure_topic(self.context.settings, self.spec.target, compacted=self.spec.compacted)
 
     def committed(self, batch: Batch) -> bool:
         # Each partition finds its own token inside its transaction; asking for all of them here would cost more.
         return False
 
-    def write(self, rows: DataFrame, batch: Batch) -> int:
+    def task(self, batch: Batch) -> Any:
         told = {
             "tailrace-pipeline": batch.pipeline,
             "tailrace-batch": str(batch.id),
             "tailrace-revision": str(batch.revision),
         }
-        made = rows.select(*self._record)
-        return send(made, self.context.settings, self.spec.target, batch, self.spec.name, told)
+        settings, spec = self.context.settings, self.spec
+        life = _life(batch)
+        return kernel.kafka_task(
+            self.context.spark, self._record, settings, spec.target, life, spec.name, batch.id, told
+        )
 
 
 def ensure_topic(settings: Settings, topic: str, *, compacted: bool) -> None:
@@ -54,8 +56,11 @@ def ensure_topic(settings: Settings, topic: str, *, compacted: bool) -> None:
     ensure(settings, [spec])
 
 
-def send(
-    made: DataFrame, settings: Settings, topic: str, batch: Batch, sink: str, told: Mapping[str, str] | None = None
-) -> int:
+def send(made: DataFrame, settings: Settings, topic: str, batch: Batch, sink: str) -> int:
     """Write `key`, `value`, `headers` to the topic exactly once per (epoch, sink, batch); the rows of the batch."""
-    return kernel.write_kafka(made, settings, topic, f"{batch.pipeline}.{batch.epoch}", sink, batch.id, told)
+    return kernel.write_kafka(made, settings, topic, _life(batch), sink, batch.id)
+
+
+def _life(batch: Batch) -> str:
+    """What tokens and transactions are named by: a new checkpoint begins a new life."""
+    return f"{batch.pipeline}.{batch.epoch}"

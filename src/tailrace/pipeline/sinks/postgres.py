@@ -13,18 +13,17 @@ from psycopg.errors import LockNotAvailable
 from tailrace.errors import SinkError, TailraceError
 from tailrace.pipeline import faults, kernel
 from tailrace.pipeline.database import GONE, Database, first_line
-from tailrace.pipeline.sinks.base import Batch, Sink, SinkContext
+from tailrace.pipeline.sinks.base import Batch, SinkContext, TaskSink
 from tailrace.pipeline.sinks.jdbc import jdbc
 from tailrace.pipeline.sinks.tables import Table, column_types, difference, unique_keys
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
     from tailrace.pipeline.definition import PostgresSpec
 
 
-class PostgresSink(Sink):
+class PostgresSink(TaskSink):
     """Upserts by key, or appends where there is no key. Of rows with one key in one batch an arbitrary one stays."""
 
     def __init__(self, spec: PostgresSpec, context: SinkContext) -> None:
@@ -37,6 +36,7 @@ class PostgresSink(Sink):
         self.staging = Table("tailrace", f"{self._prefix}{secrets.token_hex(3)}")
         self._database = Database(context.settings)
         self._columns: dict[str, str] = {}
+        self._copy: Any = None
         self._empty = sql.SQL("TRUNCATE {}").format(self.staging.identifier)
         self._dirty = False  # whether the staging table may hold rows of a batch that failed
         self._last: int | None = None
@@ -52,6 +52,9 @@ class PostgresSink(Sink):
         with self._database.transaction() as cursor:
             self._prepare_table(cursor)
             self._prepare_staging(cursor)
+        address = jdbc(self.context.settings)
+        staging = self.staging.identifier.as_string()
+        self._copy = kernel.postgres_task(self.context.spark, schema, address.url, address.properties, staging)
 
     def committed(self, batch: Batch) -> bool:
         if self._last is None:
@@ -64,12 +67,14 @@ class PostgresSink(Sink):
             self._last = row[0] if row else -1
         return self._last >= batch.id
 
-    def write(self, rows: DataFrame, batch: Batch) -> int:
+    def task(self, batch: Batch) -> Any:
         if self._dirty:
             with self._database.transaction() as cursor:
                 cursor.execute(self._empty)
         self._dirty = True
-        copied = self._copy(rows)
+        return self._copy
+
+    def finish(self, batch: Batch, rows: int) -> None:
         with self._database.transaction() as cursor:
             cursor.execute(self._upsert())
             faults.reached("postgres-before-commit")
@@ -77,7 +82,7 @@ class PostgresSink(Sink):
                 "INSERT INTO tailrace.tokens AS t (pipeline, sink, epoch, batch_id, rows) VALUES (%s, %s, %s, %s, %s) "
                 "ON CONFLICT (pipeline, sink, epoch) DO UPDATE SET batch_id = excluded.batch_id, rows = excluded.rows, "
                 "committed_at = now() WHERE t.batch_id < excluded.batch_id",
-                (batch.pipeline, self.spec.name, batch.epoch, batch.id, copied),
+                (batch.pipeline, self.spec.name, batch.epoch, batch.id, rows),
             )
             if cursor.rowcount != 1:
                 raise SinkError(
@@ -88,17 +93,10 @@ class PostgresSink(Sink):
         self._dirty = False
         faults.reached("postgres-after-commit")
         self._last = batch.id
-        return copied
 
-    def _copy(self, rows: DataFrame) -> int:
-        address = jdbc(self.context.settings)
-        try:
-            return kernel.copy_postgres(rows, address.url, address.properties, self.staging.identifier.as_string())
-        except Exception as problem:
-            reason = kernel.sql_reason(rows.sparkSession, problem)
-            if reason is None:
-                raise
-            raise self._explained(*reason) from problem
+    def explained(self, problem: Exception) -> TailraceError | None:
+        reason = kernel.sql_reason(self.context.spark, problem)
+        return None if reason is None else self._explained(*reason)
 
     def _explained(self, state: str, said: str) -> TailraceError:
         if state.startswith(GONE):
