@@ -140,6 +140,16 @@ def kept(rows: DataFrame) -> Iterator[DataFrame]:
         held.release()
 
 
+def slim_windows(rows: DataFrame) -> DataFrame:
+    """The same rows, with a plan that does not grow with the number of sliding windows a row belongs to."""
+    from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
+
+    session: Any = rows.sparkSession
+    plan = _java(session).Windows.slim(rows._jdf.queryExecution().analyzed())
+    dataset = session._jvm.org.apache.spark.sql.classic.Dataset
+    return ClassicDataFrame(dataset.ofRows(session._jsparkSession, plan), session)
+
+
 def fields_read(spark: SparkSession, plan: Any, struct: str) -> set[str]:
     """The fields of a struct column that a plan of the JVM reads one by one; none if it reads the whole struct."""
     return set(_java(spark).Plans.fieldsRead(plan, struct))

@@ -165,7 +165,7 @@ def _start_batches(
         # Update mode needs no empty batch to close windows; append mode does.
         session.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", str(output == "append").lower())
         session.sparkContext.setLocalProperty("spark.scheduler.pool", pipeline.name)
-        stream: Any = compiled.result.writeStream.queryName(pipeline.name).outputMode(output)
+        stream: Any = kernel.slim_windows(compiled.result).writeStream.queryName(pipeline.name).outputMode(output)
         stream = stream.option("checkpointLocation", str(claimed.path)).foreachBatch(writer)
         if mode.kind == "micro-batch":
             stream = stream.trigger(processingTime=f"{mode.span.ms} milliseconds")
