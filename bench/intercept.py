@@ -140,7 +140,7 @@ def run(context: Context) -> list[Result]:
 def _in_turns(
     context: Context, load: Load, bare: Server, ours: Server, seconds: float, rate: float, begun: float, what: str
 ) -> None:
-    turns = max(2, round(context.scaled(seconds) / TURN))
+    turns = max(2, round(context.scaled(seconds if context.alone else seconds / 2) / TURN))
     for turn in range(turns):
         context.progress(begun + 0.3 * turn / turns, what)
         for server in (bare, ours) if turn % 2 else (ours, bare):

@@ -36,10 +36,10 @@ from tailrace.visitors.direct import generate
 
 RATE = 500
 SECONDS = 180.0
-WARM_SECONDS = 20.0
+WARM_SECONDS = 20.0  # half of it where other lines want their part of the hour
 BROKER_SECONDS = 30.0  # a broker that has just been started is slow: its Java compiles what runs often
 START_SECONDS = 300.0
-GRACE_SECONDS = 5.0
+GRACE_SECONDS = 3.0
 
 Noted = tuple[bytes, float]  # what was sent or received, and when
 Row = tuple[dict[str, Any], float]
@@ -88,9 +88,9 @@ STATEFUL = (
 
 
 def run(context: Context, line: str, variants: Sequence[Variant]) -> list[Result]:
-    """Three minutes in all for each variant, in interleaved rounds; one where other lines want their part of the hour."""
+    """Three minutes in all for each variant, in interleaved rounds; less where other lines want their part."""
     _wake_the_broker(context)
-    seconds = context.scaled(SECONDS if context.alone else SECONDS / 3, 15) / context.rounds
+    seconds = context.scaled(SECONDS if context.alone else SECONDS / 4, 15) / context.rounds
     variants = [variant for variant in variants if context.alone or not variant.is_long]
     rounds: dict[str, list[list[float]]] = {variant.name: [] for variant in variants}
     problems: dict[str, str] = {}
@@ -143,7 +143,7 @@ def _measure(context: Context, variant: Variant, seconds: float) -> tuple[list[f
     try:
         with _engine(context, variant, topic, result) as child:
             _wait_for_first(sender, receiver, child, variant)
-            sender.send(WARM_SECONDS, keep=False)
+            sender.send(WARM_SECONDS if context.alone else WARM_SECONDS / 2, keep=False)
             with _without_garbage():
                 sender.send(seconds, keep=True)
             time.sleep(GRACE_SECONDS)

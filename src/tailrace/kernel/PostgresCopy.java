@@ -14,8 +14,6 @@ import java.util.Properties;
 import java.util.concurrent.ConcurrentHashMap;
 import org.apache.spark.TaskContext;
 import org.apache.spark.sql.Column;
-import org.apache.spark.sql.Dataset;
-import org.apache.spark.sql.Row;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.functions;
@@ -38,12 +36,7 @@ public final class PostgresCopy {
 
   private PostgresCopy() {}
 
-  /** Copies all columns, by name, to `table` (an SQL identifier, quoted where needed); the number of rows. */
-  public static long write(Dataset<Row> rows, String url, Map<String, String> properties, String table) {
-    return BatchJob.run(rows, List.of(task((SparkSession) rows.sparkSession(), rows.schema(), url, properties, table))).get(0);
-  }
-
-  /** The same as a task, over rows of this schema. */
+  /** A task that copies all columns of this schema, by name, to `table` (an SQL identifier, quoted where needed). */
   public static BatchJob.Task task(SparkSession session, StructType schema, String url, Map<String, String> properties, String table) {
     StringBuilder columns = new StringBuilder();
     for (String name : schema.fieldNames()) {

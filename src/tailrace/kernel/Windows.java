@@ -28,7 +28,7 @@ import scala.runtime.AbstractPartialFunction;
 
 /**
  * Sliding windows by an operator that is as small for thirty of them as for two. Spark writes out every window of a row as a projection
- * of its own, and plans, compiles and sends all of them with each batch: five minutes by ten seconds cost a small batch a third of its time.
+ * of its own, and plans, compiles and sends all of them with each batch.
  */
 public final class Windows {
   private Windows() {}

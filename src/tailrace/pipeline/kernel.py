@@ -79,9 +79,7 @@ def write_kafka(
 
 def columns_over(spark: SparkSession, schema: StructType, columns: Sequence[Column]) -> Any:
     """Column functions over rows of one schema, planned once for all batches: for `kafka_task`."""
-    session: Any = spark
-    java_schema = session._jsparkSession.parseDataType(schema.json())
-    return _java(spark).Projected.of(session._jsparkSession, java_schema, [column._jc for column in columns])
+    return _java(spark).Projected.of(*_typed(spark, schema), [column._jc for column in columns])
 
 
 def kafka_task(
@@ -100,10 +98,13 @@ def kafka_task(
 
 
 def postgres_task(spark: SparkSession, schema: StructType, url: str, properties: Mapping[str, str], table: str) -> Any:
-    """What `copy_postgres` does with each partition, for `run_tasks`. The same one serves all batches."""
-    session: Any = spark
-    java_schema = session._jsparkSession.parseDataType(schema.json())
-    return _java(spark).PostgresCopy.task(session._jsparkSession, java_schema, url, dict(properties), table)
+    """COPY rows of this schema, by column name, to `table` (an SQL identifier, already quoted), for `run_tasks`.
+
+    `url` is a JDBC URL, `properties` user, password and the like. Maps, lists and structs arrive as JSON. The table
+    must be empty when a batch begins: a lost task fails the batch rather than copy its rows a second time. The same
+    task serves all batches.
+    """
+    return _java(spark).PostgresCopy.task(*_typed(spark, schema), url, dict(properties), table)
 
 
 def run_tasks(rows: DataFrame, tasks: Sequence[Any]) -> list[int]:
@@ -117,15 +118,6 @@ def run_tasks(rows: DataFrame, tasks: Sequence[Any]) -> list[int]:
 def close_kafka(spark: SparkSession, pipeline: str) -> int:
     """Close this process's producers of a pipeline; the number that were open."""
     return int(_java(spark).KafkaSink.close(pipeline))
-
-
-def copy_postgres(rows: DataFrame, url: str, properties: Mapping[str, str], table: str) -> int:
-    """COPY the rows, by column name, to `table` (an SQL identifier, already quoted) from the executors; their number.
-
-    `url` is a JDBC URL, `properties` user, password and the like. Maps, lists and structs arrive as JSON. The table
-    must be empty when the batch begins: a lost task fails the batch rather than copy its rows a second time.
-    """
-    return int(_java(rows.sparkSession).PostgresCopy.write(rows._jdf, url, dict(properties), table))
 
 
 @contextmanager
@@ -157,10 +149,16 @@ def fields_read(spark: SparkSession, plan: Any, struct: str) -> set[str]:
 
 def sql_reason(spark: SparkSession, problem: BaseException) -> tuple[str, str] | None:
     """SQLSTATE (empty if there is none) and message of what Postgres or its driver said, behind a failure of
-    `copy_postgres`; None if it failed for another reason."""
+    a `postgres_task`; None if it failed for another reason."""
     java = getattr(problem, "java_exception", None)
     found = None if java is None else _java(spark).PostgresCopy.reason(java)
     return None if found is None else (str(found.getSQLState() or ""), str(found.getMessage() or ""))
+
+
+def _typed(spark: SparkSession, schema: StructType) -> tuple[Any, Any]:
+    """Session and schema as the kernel takes them."""
+    session: Any = spark
+    return session._jsparkSession, session._jsparkSession.parseDataType(schema.json())
 
 
 def _java(spark: SparkSession) -> Any:

@@ -109,6 +109,9 @@ def session_for(spark: SparkSession, settings: Settings, pipeline: Pipeline) -> 
         # One plan for the whole life of the query: re-planning costs more than such small batches can win.
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.session.timeZone": "UTC",
+        # How long a query without new rows waits before it asks Kafka again: 10 ms, as Spark has it, makes half a dozen
+        # idle pipelines ask for it hundreds of times a second.
+        "spark.sql.streaming.pollingDelay": "40ms",
         # Operators as objects: closures would be searched through, class by class, before every job.
         "spark.sql.execution.usePartitionEvaluator": "true",
         # Spark writes out the plan of every batch, whether anyone looks at it or not: a fifth of the driver's time, and

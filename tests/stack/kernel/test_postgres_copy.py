@@ -11,9 +11,9 @@ from typing import Any
 
 import psycopg
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
-from tailrace.pipeline.kernel import copy_postgres, sql_reason
+from tailrace.pipeline.kernel import postgres_task, run_tasks, sql_reason
 from tailrace.pipeline.session import jdbc_address
 from tailrace.settings import Settings
 
@@ -132,6 +132,11 @@ def address(settings: Settings) -> str:
 def jdbc(settings: Settings) -> tuple[str, dict[str, str]]:
     url, user, password = jdbc_address(address(settings))
     return url, {key: value for key, value in (("user", user), ("password", password)) if value is not None}
+
+
+def copy_postgres(frame: DataFrame, url: str, properties: dict[str, str], table: str) -> int:
+    (rows,) = run_tasks(frame, [postgres_task(frame.sparkSession, frame.schema, url, properties, table)])
+    return rows
 
 
 def normal(value: Any) -> Any:
