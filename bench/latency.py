@@ -115,6 +115,7 @@ def _result(line: str, variant: Variant, rounds: list[list[float]], problem: str
     if rounds:
         p99 = [percentile(found, 99) for found in rounds]
         figures = {
+            "rounds": float(len(rounds)),
             "p50_ms": median(percentile(found, 50) for found in rounds),
             "p99_ms": median(p99),
             "p99_spread_percent": spread(p99),

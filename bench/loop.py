@@ -2,6 +2,8 @@
 of both where other lines want their part of the hour.
 
 Java compiles what runs often; until then a batch takes three times as long. The first clicks are therefore not counted.
+The clicking browser has the lowest priority: in the world it has a machine of its own, and what it draws nobody waits
+for. The watching pages have the ordinary one.
 
 `visitors_now`: the number of visitors on another visitor's product page, and on the dashboard (stateful, exactly once).
 `real-time`: the line of the click in the dashboard's feed (real-time mode).
@@ -12,8 +14,10 @@ from __future__ import annotations
 import os
 import shutil
 import time
+from contextlib import suppress
 from itertools import cycle
 
+import psutil
 from tests.browser.clicks import Clicked, Clicks
 from tests.browser.conftest import FLAGS
 from tests.browser.wholeloop import WholeLoop
@@ -38,8 +42,10 @@ def run(context: Context) -> list[Result]:
     context.progress(0.0, "starting shop, pipelines and live server")
     with WholeLoop(home, ["enriched", "visitors_now"]) as loop, sync_playwright() as playwright:
         loop.wait_running()
+        clicking = playwright.chromium.launch(executable_path=path, args=FLAGS)
+        _let_pass()
         browser = playwright.chromium.launch(executable_path=path, args=FLAGS)
-        visitor = Clicks(browser, loop, PRODUCTS)
+        visitor = Clicks(browser, loop, PRODUCTS, clicking)
         visitor.settle()
         context.progress(0.0, "warming up")
         warm = time.monotonic() + context.scaled(WARM_SECONDS * share)
@@ -53,7 +59,16 @@ def run(context: Context) -> list[Result]:
             context.progress((number + 1) / clicks, f"click {number + 1} of {clicks}")
         visitor.close()
         browser.close()
+        clicking.close()
     return judge(seen)
+
+
+def _let_pass() -> None:
+    """The browsers that run now let everything else pass: those who click do so on machines of their own."""
+    for process in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):
+            if "chrom" in process.name() or "headless" in process.name():
+                process.nice(19)
 
 
 def judge(seen: list[Clicked]) -> list[Result]:

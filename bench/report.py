@@ -26,6 +26,10 @@ COMPARED: dict[str, tuple[tuple[str, bool], ...]] = {
 }
 
 
+# Why a ratio is what it is, where the reason is known.
+WHY = {
+    ("latency-stateful", "flink"): "it passes on each update at once, and may repeat it; here batches are written once"
+}
 FLOOR = "kafka alone"  # what the line costs without any engine: no peer to be compared with
 
 
@@ -39,7 +43,7 @@ class Measured:
     busy_cores: float  # used by others just before the line began
     stolen_percent: float  # of the processor time, by the other guests of a virtual machine's host
     noisy: bool
-    rounds: int
+    rounds: int  # that were asked for; a line tells how many it had
     scale: float
     seconds: float
     results: list[Result]
@@ -130,7 +134,7 @@ def _said(line: dict[str, Any]) -> list[str]:
     before, after = line["load"]
     noise = "; NOISY: others used the machine, do not trust the figures" if line["noisy"] else ""
     said.append(
-        f"{line['date']}, {line['rounds']} rounds, {line['seconds']:.0f} s; load {before:.1f}, {after:.1f} after; "
+        f"{line['date']}, {line['seconds']:.0f} s; load {before:.1f}, {after:.1f} after; "
         f"{line['busy_cores']:.1f} cores busy before, {line.get('stolen_percent', 0):.1f} % stolen by the host{noise}"
     )
     return said
@@ -165,7 +169,10 @@ def _losses(store: dict[str, Any], order: list[str]) -> list[str]:
     for name in order:
         for engine, figures in store["lines"].get(name, {}).get("ratios", {}).items():
             compared += len(figures)
-            lost += [f"- {name}, {f.replace('_', ' ')}: {r:.2f} against {engine}" for f, r in figures.items() if r < 1]
+            why = f" ({WHY[name, engine]})" if (name, engine) in WHY else ""
+            lost += [
+                f"- {name}, {f.replace('_', ' ')}: {r:.2f} against {engine}{why}" for f, r in figures.items() if r < 1
+            ]
     none = f"In none of the {compared} ratios above." if compared else "Nothing was compared yet."
     return ["", "## Where Tailrace loses", "", *(lost or [none])]
 

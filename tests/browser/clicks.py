@@ -42,11 +42,14 @@ class Clicked:
 
 
 class Clicks:
-    """One clicking visitor (a new one for each click), a watcher on each product page, and the dashboard."""
+    """One clicking visitor (a new one for each click), a watcher on each product page, and the dashboard.
 
-    def __init__(self, browser: Browser, loop: WholeLoop, products: int) -> None:
+    The clicking visitor may have a browser of its own (`clicking`): what it draws, nobody waits for.
+    """
+
+    def __init__(self, browser: Browser, loop: WholeLoop, products: int, clicking: Browser | None = None) -> None:
         self._loop = loop
-        self._context = browser.new_context(reduced_motion="reduce")
+        self._context = (clicking or browser).new_context(reduced_motion="reduce")
         self._page = self._context.new_page()
         self._page.goto(f"{loop.shop_url}/products")
         links = self._page.evaluate("[...document.querySelectorAll('a[href^=\"/products/\"]')].map(a => a.pathname)")

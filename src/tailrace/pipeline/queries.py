@@ -126,7 +126,8 @@ def session_for(spark: SparkSession, settings: Settings, pipeline: Pipeline) -> 
 def compile_stream(session: SparkSession, settings: Settings, pipeline: Pipeline, mode: Mode | None = None) -> Compiled:
     """The pipeline over its topic as a stream, counted on the way."""
     options = dict(sources.SHORT_WAIT if mode and mode.kind == "realtime" else sources.NO_WAIT)
-    if limit := settings.pipelines.max_rows_per_batch:
+    limit = settings.pipelines.max_rows_per_batch
+    if limit and not (mode and mode.kind == "realtime"):  # whose batches end by the clock alone
         options["maxOffsetsPerTrigger"] = str(limit)
     raw = sources.stream(session, settings, pipeline.source.topic, pipeline.source.start, options)
     return compile.build(pipeline, raw, str(store_path(settings, pipeline)), observe=True)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from tailrace.errors import ServiceError
 from tailrace.pipeline import metrics
 from tailrace.pipeline.database import Database
 from tailrace.pipeline.sources import partition_numbers
@@ -35,6 +36,7 @@ class Runner:
         prepared: Mapping[str, Prepared] | None = None,
     ) -> None:
         ready = prepared or {}
+        self.spark = spark
         self.database = Database(settings)
         self.statuses = [Status(pipeline.name, pipeline.source.topic, str(mode)) for pipeline, mode in runs]
         self.workers = [
@@ -57,8 +59,10 @@ class Runner:
         self._stop_asked.set()
 
     def wait(self) -> bool:
-        """Until all workers have ended. False if one of them failed for good."""
+        """Until all workers have ended. False if one of them failed for good. Raises ServiceError if Spark itself ends:
+        its Java process, which nothing in here can bring back."""
         while any(worker.is_alive() for worker in self.workers):
+            self._look_at_spark()
             if self._stop_asked.wait(0.2):
                 for worker in self.workers:
                     worker.stop()
@@ -71,6 +75,17 @@ class Runner:
     def run(self) -> bool:
         self.start()
         return self.wait()
+
+    def _look_at_spark(self) -> None:
+        context: Any = self.spark.sparkContext
+        process = getattr(context._gateway, "proc", None)
+        code = process.poll() if process is not None else None
+        if code is not None:
+            raise ServiceError(
+                f"Spark's Java process has ended (exit code {code}); the pipelines have stopped with it.",
+                "Start them again, they go on where they were. If it happens again, look for OutOfMemoryError or a "
+                "signal above, and give it more memory (spark.driver_memory).",
+            )
 
 
 def local_slots(settings: Settings, runs: Sequence[tuple[Pipeline, Mode]]) -> Settings:

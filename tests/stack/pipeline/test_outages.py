@@ -11,6 +11,8 @@ from tailrace.pipeline import worker
 from tailrace.pipeline.modes import Mode
 from tailrace.pipeline.run import Runner
 
+BROKER_AWAY_SECONDS = 30.0
+
 
 def counting(project):
     from pyspark.sql import functions as F
@@ -52,7 +54,7 @@ def test_services_are_killed_and_come_back(stack, project, monkeypatch):
         stack.postgres.start()
         until(lambda: status.totals.rows_in == 6)
         stack.kafka.kill()
-        time.sleep(3)
+        time.sleep(BROKER_AWAY_SECONDS)
         stack.kafka.start()
         project.send(*[project.event(t) for t in range(6, 9)])
         until(lambda: status.totals.rows_in == 9)
