@@ -128,7 +128,7 @@ def show(console: Console, measured: Measured) -> None:
 def _said(line: dict[str, Any]) -> list[str]:
     said = []
     for engine, figures in line["ratios"].items():
-        told = ", ".join(f"{name.replace('_', ' ')} {ratio:.2f}" for name, ratio in figures.items())
+        told = ", ".join(f"{name.replace('_', ' ')} {_ratio(ratio)}" for name, ratio in figures.items())
         said.append(f"Tailrace against {engine} (above 1 is better): {told}")
     said += [f"{result['engine']}: {result['note']}" for result in line["results"] if result["note"]]
     before, after = line["load"]
@@ -163,6 +163,10 @@ def page(store: dict[str, Any], order: list[str], about: dict[str, str]) -> str:
     return "\n".join([*text, *_losses(store, order)]) + "\n"
 
 
+def _ratio(ratio: float) -> str:
+    return f"{ratio:.2f}" if ratio >= 0.1 else f"{ratio:.1g}"
+
+
 def _losses(store: dict[str, Any], order: list[str]) -> list[str]:
     """Where Tailrace loses, from the ratios themselves."""
     lost, compared = [], 0
@@ -171,7 +175,9 @@ def _losses(store: dict[str, Any], order: list[str]) -> list[str]:
             compared += len(figures)
             why = f" ({WHY[name, engine]})" if (name, engine) in WHY else ""
             lost += [
-                f"- {name}, {f.replace('_', ' ')}: {r:.2f} against {engine}{why}" for f, r in figures.items() if r < 1
+                f"- {name}, {figure.replace('_', ' ')}: {_ratio(ratio)} against {engine}{why}"
+                for figure, ratio in figures.items()
+                if ratio < 1
             ]
     none = f"In none of the {compared} ratios above." if compared else "Nothing was compared yet."
     return ["", "## Where Tailrace loses", "", *(lost or [none])]
