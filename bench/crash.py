@@ -109,12 +109,10 @@ class Crash:
                 _wait(process, min(wait, 30.0))
             self.said.append(fault if process.poll() is not None else "kill -9 at a random moment")
 
-    def wait_for_lines(self, more: int, process: subprocess.Popen[bytes] | None = None) -> None:
+    def wait_for_lines(self, more: int, process: subprocess.Popen[bytes]) -> None:
         """Wait until the ledger has so many lines more, the process is dead, or patience is at its end."""
         before, deadline = self._lines(), time.monotonic() + self.patience
-        while time.monotonic() < deadline and self._lines() < before + more:
-            if process is not None and process.poll() is not None:
-                return
+        while process.poll() is None and time.monotonic() < deadline and self._lines() < before + more:
             time.sleep(0.1)
 
     def start(self, names: list[str], mode: str, *more: str, variables: Mapping[str, str] | None = None) -> _Killed:

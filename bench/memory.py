@@ -40,9 +40,9 @@ def run(context: Context) -> list[Result]:
     options = {"JAVA_TOOL_OPTIONS": f"-Xlog:gc:file={log}"}
     with crash.start([f"{REALTIME}:realtime=1m", *BATCHED], "micro-batch=1s", variables=options) as process:
         watched = Watched(psutil.Process(process.pid))
-        crash.wait_for_lines(1)
         writer.start()
         try:
+            crash.wait_for_lines(1, process)
             watched.watch(seconds, lambda fraction: context.progress(fraction, f"{RATE:,.0f} events a second"))
             behind = _behind(crash)
         finally:

@@ -136,7 +136,7 @@ public final class Extensions extends AbstractFunction1<SparkSessionExtensions, 
   }
 
   @SuppressWarnings("unchecked")
-  private static <T> Seq<T> seq(List<? extends T> items) {
+  static <T> Seq<T> seq(List<? extends T> items) {
     return (Seq<T>) (Seq<?>) ArraySeq.unsafeWrapArray(items.toArray());
   }
 

@@ -6,7 +6,9 @@ import org.apache.spark.sql.catalyst.expressions.AttributeReference;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.GetStructField;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import scala.Function1;
 import scala.jdk.javaapi.CollectionConverters;
+import scala.runtime.AbstractPartialFunction;
 
 /** Looks through whole plans, where asking for each node from Python would cost thousands of calls. */
 public final class Plans {
@@ -48,5 +50,21 @@ public final class Plans {
 
   private static boolean isNamed(Expression expression, String name) {
     return expression instanceof AttributeReference attribute && attribute.name().equals(name);
+  }
+
+  /** A function on the nodes of a plan or an expression, for their `transform`. */
+  abstract static class Rewrite<T> extends AbstractPartialFunction<T, T> {
+    abstract T rewrite(T one);
+
+    @Override
+    public boolean isDefinedAt(T one) {
+      return true;
+    }
+
+    @Override
+    @SuppressWarnings("unchecked")
+    public <A extends T, B> B applyOrElse(A one, Function1<A, B> otherwise) {
+      return (B) rewrite(one);
+    }
   }
 }

@@ -20,12 +20,9 @@ import org.apache.spark.sql.catalyst.plans.logical.Project;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.LogicalRDD;
 import org.apache.spark.sql.types.StructType;
-import scala.Function1;
-import scala.collection.immutable.List$;
 import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
 import scala.reflect.ClassTag$;
-import scala.runtime.AbstractPartialFunction;
 
 /** Column functions over rows of one schema, planned once: a select would be analysed, optimised and planned anew for every batch. */
 public final class Projected implements Serializable {
@@ -58,7 +55,7 @@ public final class Projected implements Serializable {
   }
 
   /** Columns by their place instead of their name. */
-  private static final class Binding extends AbstractPartialFunction<Expression, Expression> {
+  private static final class Binding extends Plans.Rewrite<Expression> {
     private final Map<ExprId, Integer> places = new HashMap<>();
 
     Binding(List<Attribute> input) {
@@ -66,22 +63,13 @@ public final class Projected implements Serializable {
     }
 
     @Override
-    public boolean isDefinedAt(Expression one) {
-      return one instanceof Attribute;
-    }
-
-    @Override
-    public <A extends Expression, B> B applyOrElse(A one, Function1<A, B> otherwise) {
-      if (!isDefinedAt(one)) return otherwise.apply(one);
-      Attribute column = (Attribute) one;
-      @SuppressWarnings("unchecked")
-      B bound = (B) new BoundReference(places.get(column.exprId()), column.dataType(), column.nullable());
-      return bound;
+    Expression rewrite(Expression one) {
+      return one instanceof Attribute column ? new BoundReference(places.get(column.exprId()), column.dataType(), column.nullable()) : one;
     }
   }
 
   Iterator<InternalRow> of(int partition, Iterator<InternalRow> rows) {
-    UnsafeProjection projection = UnsafeProjection.create(List$.MODULE$.from(CollectionConverters.asScala(expressions)));
+    UnsafeProjection projection = UnsafeProjection.create(Extensions.<Expression>seq(expressions));
     projection.initialize(partition);
     return new Iterator<>() {
       @Override

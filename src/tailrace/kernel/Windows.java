@@ -1,6 +1,5 @@
 package tailrace.kernel;
 
-import java.util.ArrayList;
 import java.util.List;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
@@ -19,12 +18,8 @@ import org.apache.spark.sql.catalyst.util.GenericArrayData;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.TimestampNTZType;
 import org.apache.spark.sql.types.TimestampType;
-import scala.Function1;
 import scala.Option;
-import scala.collection.immutable.ArraySeq;
-import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
-import scala.runtime.AbstractPartialFunction;
 
 /**
  * Sliding windows by an operator that is as small for thirty of them as for two. Spark writes out every window of a row as a projection
@@ -35,7 +30,7 @@ public final class Windows {
 
   /** The same plan, with the windows of a row counted off from its last one. What does not look like that stays as it is. */
   public static LogicalPlan slim(LogicalPlan plan) {
-    return (LogicalPlan) plan.transformUp(new Rewrite<LogicalPlan>() {
+    return (LogicalPlan) plan.transformUp(new Plans.Rewrite<LogicalPlan>() {
       @Override
       LogicalPlan rewrite(LogicalPlan one) {
         return one instanceof Expand expand ? slim(expand) : one;
@@ -66,10 +61,10 @@ public final class Windows {
     }
     Expression last = projections.get(0).get(0);
     Expression all = new StaticInvoke(Windows.class, DataTypes.createArrayType(window.dataType(), false), "sliding",
-        seq(List.of(last, Literal.create(projections.size(), DataTypes.IntegerType), Literal.create(slide, DataTypes.LongType))),
-        seq(List.of(last.dataType(), DataTypes.IntegerType, DataTypes.LongType)), true, false, true, Option.empty());
-    Generate generate = new Generate(new Explode(all), seq(List.of()), false, Option.empty(), seq(List.of(window)), expand.child());
-    return new Project(seq(CollectionConverters.asJava(expand.output())), generate);
+        Extensions.seq(List.of(last, Literal.create(projections.size(), DataTypes.IntegerType), Literal.create(slide, DataTypes.LongType))),
+        Extensions.seq(List.of(last.dataType(), DataTypes.IntegerType, DataTypes.LongType)), true, false, true, Option.empty());
+    Generate generate = new Generate(new Explode(all), Extensions.seq(List.of()), false, Option.empty(), Extensions.seq(List.of(window)), expand.child());
+    return new Project(Extensions.seq(CollectionConverters.asJava(expand.output())), generate);
   }
 
   /** Whether everything but the window is passed on as it is. */
@@ -85,7 +80,7 @@ public final class Windows {
   /** Start and end of the window of a row whose times are all zero; null if that cannot be said. */
   private static long[] atZero(Expression window) {
     boolean[] strange = {false};
-    Expression known = (Expression) window.transform(new Rewrite<Expression>() {
+    Expression known = (Expression) window.transform(new Plans.Rewrite<Expression>() {
       @Override
       Expression rewrite(Expression one) {
         if (!(one instanceof Attribute column)) return one;
@@ -97,26 +92,5 @@ public final class Windows {
     if (strange[0] || !known.foldable()) return null;
     InternalRow bounds = (InternalRow) known.eval(null);
     return bounds == null ? null : new long[] {bounds.getLong(0), bounds.getLong(1)};
-  }
-
-  @SuppressWarnings("unchecked")
-  private static <T> Seq<T> seq(List<? extends Object> items) {
-    return (Seq<T>) (Seq<?>) ArraySeq.unsafeWrapArray(new ArrayList<>(items).toArray());
-  }
-
-  /** A function on the nodes of a tree. */
-  private abstract static class Rewrite<T> extends AbstractPartialFunction<T, T> {
-    abstract T rewrite(T one);
-
-    @Override
-    public boolean isDefinedAt(T one) {
-      return true;
-    }
-
-    @Override
-    @SuppressWarnings("unchecked")
-    public <A extends T, B> B applyOrElse(A one, Function1<A, B> otherwise) {
-      return (B) rewrite(one);
-    }
   }
 }

@@ -28,14 +28,6 @@ def attribute(frame: DataFrame, name: str) -> Any:
     return next(a for a in items(analysed(frame).output()) if a.name() == name)
 
 
-def frame_of(spark: SparkSession, plan: Any) -> DataFrame:
-    """A DataFrame over a logical plan."""
-    from pyspark.sql.classic.dataframe import DataFrame
-
-    jvm: Any = spark._jvm
-    return DataFrame(jvm.org.apache.spark.sql.classic.Dataset.ofRows(spark._jsparkSession, plan), spark)
-
-
 def carry(spark: SparkSession, plan: Any, column: Any, unless: Any | None = None) -> Any:
     """The plan with `column`, which something below it has, in its output.
 

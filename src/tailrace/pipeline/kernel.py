@@ -132,14 +132,9 @@ def kept(rows: DataFrame) -> Iterator[DataFrame]:
         held.release()
 
 
-def slim_windows(rows: DataFrame) -> DataFrame:
-    """The same rows, with a plan that does not grow with the number of sliding windows a row belongs to."""
-    from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
-
-    session: Any = rows.sparkSession
-    plan = _java(session).Windows.slim(rows._jdf.queryExecution().analyzed())
-    dataset = session._jvm.org.apache.spark.sql.classic.Dataset
-    return ClassicDataFrame(dataset.ofRows(session._jsparkSession, plan), session)
+def slim_windows(spark: SparkSession, plan: Any) -> Any:
+    """The same plan of the JVM, with sliding windows by an operator that does not grow with their number."""
+    return _java(spark).Windows.slim(plan)
 
 
 def fields_read(spark: SparkSession, plan: Any, struct: str) -> set[str]:

@@ -81,7 +81,7 @@ def find(compiled: Compiled, classified: DataFrame, how: LateRule, watermark_ms:
     hidden = carry.attribute(passed, RAW)
     plan = logical.analysed(compiled.pipeline.function(passed.select(*EVENT_COLUMNS)))
     below, time = _input(plan, how, source.time)
-    rows = carry.frame_of(spark, carry.carry(spark, below, hidden))
+    rows = logical.frame_of(spark, carry.carry(spark, below, hidden))
     window = _column(rows, time)
     is_window = rows.schema[time.name()].dataType.typeName() == "struct" if time.name() in rows.columns else False
     start, end = (window["start"], window["end"]) if is_window else (window, window)

@@ -31,6 +31,20 @@ def analysed(frame: DataFrame) -> Any:
     return frame._jdf.queryExecution().analyzed()
 
 
+def frame_of(spark: SparkSession, plan: Any) -> DataFrame:
+    """A DataFrame over a logical plan."""
+    from pyspark.sql.classic.dataframe import DataFrame
+
+    jvm: Any = spark._jvm
+    return DataFrame(jvm.org.apache.spark.sql.classic.Dataset.ofRows(spark._jsparkSession, plan), spark)
+
+
+def slim_windows(frame: DataFrame) -> DataFrame:
+    """The same rows, with a plan that does not grow with the number of sliding windows a row belongs to."""
+    spark = frame.sparkSession
+    return frame_of(spark, kernel.slim_windows(spark, analysed(frame)))
+
+
 def optimized(frame: DataFrame) -> Any:
     """The optimized logical plan, of a stream too."""
     session: Any = frame.sparkSession

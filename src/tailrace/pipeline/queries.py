@@ -125,9 +125,10 @@ def session_for(spark: SparkSession, settings: Settings, pipeline: Pipeline) -> 
 
 def compile_stream(session: SparkSession, settings: Settings, pipeline: Pipeline, mode: Mode | None = None) -> Compiled:
     """The pipeline over its topic as a stream, counted on the way."""
-    options = dict(sources.SHORT_WAIT if mode and mode.kind == "realtime" else sources.NO_WAIT)
+    realtime = mode is not None and mode.kind == "realtime"
+    options = dict(sources.SHORT_WAIT if realtime else sources.NO_WAIT)
     limit = settings.pipelines.max_rows_per_batch
-    if limit and not (mode and mode.kind == "realtime"):  # whose batches end by the clock alone
+    if limit and not realtime:  # whose batches end by the clock alone
         options["maxOffsetsPerTrigger"] = str(limit)
     raw = sources.stream(session, settings, pipeline.source.topic, pipeline.source.start, options)
     return compile.build(pipeline, raw, str(store_path(settings, pipeline)), observe=True)
@@ -169,7 +170,7 @@ def _start_batches(
         # Update mode needs no empty batch to close windows; append mode does.
         session.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", str(output == "append").lower())
         session.sparkContext.setLocalProperty("spark.scheduler.pool", pipeline.name)
-        stream: Any = kernel.slim_windows(compiled.result).writeStream.queryName(pipeline.name).outputMode(output)
+        stream: Any = logical.slim_windows(compiled.result).writeStream.queryName(pipeline.name).outputMode(output)
         stream = stream.option("checkpointLocation", str(claimed.path)).foreachBatch(writer)
         if mode.kind == "micro-batch":
             stream = stream.trigger(processingTime=f"{mode.span.ms} milliseconds")

@@ -79,7 +79,7 @@ def route(session: SparkSession, compiled: Compiled, spec: KafkaSpec) -> DataFra
         plan = carry.carry(session, logical.analysed(result), hidden, unless)
     except carry.Uncarried as operator:
         raise obstacle(pipeline.name, str(operator)) from None
-    rows = carry.frame_of(session, plan)
+    rows = logical.frame_of(session, plan)
     good = F.col("_side._fate") == OUT
     told = headers({"tailrace-pipeline": pipeline.name})
     bad = rows.select("*", F.col(f"_side.{RAW}").alias(RAW), F.col("_side._rule").alias("_rule"))

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from tests.stack.kernel.test_kafka_sink import committed
-from tests.stack.kernel.test_postgres_copy import address, jdbc
+from tests.stack.kernel.test_postgres_copy import address, fresh_table, jdbc
 
 from tailrace.pipeline.kernel import close_kafka, columns_over, kafka_task, kept, postgres_task, run_tasks
 from tailrace.pipeline.records import record
@@ -20,11 +20,8 @@ from tailrace.settings import Settings
 
 @pytest.fixture
 def table(settings: Settings) -> Iterator[str]:
-    name = f"job_{uuid.uuid4().hex[:8]}"
-    with psycopg.connect(address(settings), autocommit=True) as connection:
-        connection.execute(f"CREATE TABLE {name} (n bigint, names jsonb)")
+    with fresh_table(settings, "n bigint, names jsonb") as name:
         yield name
-        connection.execute(f"DROP TABLE IF EXISTS {name}")
 
 
 def test_rows_are_computed_once_and_reach_every_sink(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import date, datetime, timezone
 from decimal import Decimal
 from typing import Any
@@ -115,13 +116,19 @@ ROWS: list[tuple[Any, ...]] = [
 ]
 
 
-@pytest.fixture
-def table(settings: Settings) -> Iterator[str]:
+@contextmanager
+def fresh_table(settings: Settings, columns: str) -> Iterator[str]:
     name = f"copy_{uuid.uuid4().hex[:8]}"
     with psycopg.connect(address(settings), autocommit=True) as connection:
-        connection.execute(f"CREATE TABLE {name} ({POSTGRES})")
+        connection.execute(f"CREATE TABLE {name} ({columns})")
         yield name
-        connection.execute(f"DROP TABLE {name}")
+        connection.execute(f"DROP TABLE IF EXISTS {name}")
+
+
+@pytest.fixture
+def table(settings: Settings) -> Iterator[str]:
+    with fresh_table(settings, POSTGRES) as name:
+        yield name
 
 
 def address(settings: Settings) -> str:

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta, timezone
 import pytest
 from pyspark.sql import functions as F
 
-from tailrace.pipeline.kernel import slim_windows
+from tailrace.pipeline.logical import slim_windows
 
 TIMES = [datetime(2026, 1, 1, tzinfo=timezone.utc) + timedelta(milliseconds=777 * number) for number in range(200)] + [
     datetime(1969, 12, 31, 23, 59, 59, 999_999, tzinfo=timezone.utc),
