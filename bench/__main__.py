@@ -49,11 +49,11 @@ def _module(name: str) -> Line:
 LINES: dict[str, tuple[str, Line]] = {
     "latency-stateless": (
         "A click enriched with path, country and user agent: Kafka to engine to Kafka at 500 clicks a second.",
-        lambda context: latency.run(context, "latency-stateless", latency.STATELESS),
+        lambda context: latency.run(context, "latency-stateless", latency.STATELESS, _taking),
     ),
     "latency-stateful": (
         "Views by minute, host and path, update by update, at 500 clicks a second.",
-        lambda context: latency.run(context, "latency-stateful", latency.STATEFUL),
+        lambda context: latency.run(context, "latency-stateful", latency.STATEFUL, _taking),
     ),
     "throughput-enrich": ("Every click enriched, Kafka to Kafka.", _throughput("enrich")),
     "throughput-tumble": ("Views by minute, host and path.", _throughput("tumble")),
@@ -95,7 +95,7 @@ def main(
             for name in chosen:
                 context = Context(
                     stack.settings, scratch, 0.2 if quick else 1.0, rounds=rounds, rows=rows, stack=stack,
-                    alone=len(chosen) == 1,
+                    alone=len(chosen) == 1 and not quick,
                     progress=lambda fraction, what, name=name: bar(name, fraction, what),
                 )  # fmt: skip
                 line = _measure(name, context)

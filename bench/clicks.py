@@ -9,7 +9,7 @@ from __future__ import annotations
 import pickle
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
@@ -102,37 +102,33 @@ def sizes(rows: int) -> tuple[int, int, int, int]:
 
 
 def prepare(settings: Settings, rows: int, progress: Callable[[float, str], None]) -> list[Clicks]:
-    """The topics, smallest first, written unless they are already there whole."""
-    folder = settings.home / "clicks"
-    folder.mkdir(parents=True, exist_ok=True)
-    found = [_clicks(folder, size) for size in sizes(rows)]
-    if all(clicks.answers_file.exists() and _held(settings, clicks.topic) == clicks.rows for clicks in found):
-        return found
-    _write(settings, found, progress)
-    return [_clicks(folder, size) for size in sizes(rows)]
+    """The topics of a throughput line, smallest first."""
+    return plain(settings, sizes(rows), progress)
+
+
+def plain(settings: Settings, rows: Sequence[int], progress: Callable[[float, str], None]) -> list[Clicks]:
+    """Topics of these sizes, which rise. Those that are not yet there whole are written, all in one pass."""
+    return _there(settings, rows, None, progress)
 
 
 def keyed(settings: Settings, rows: int, products: int, progress: Callable[[float, str], None]) -> Clicks:
     """A topic of `rows` clicks over `products` product pages, for growth by number of keys."""
+    return _there(settings, [rows], products, progress)[0]
+
+
+def _there(
+    settings: Settings, rows: Sequence[int], products: int | None, progress: Callable[[float, str], None]
+) -> list[Clicks]:
     folder = settings.home / "clicks"
     folder.mkdir(parents=True, exist_ok=True)
-    clicks = _clicks(folder, rows, products)
-    if not (clicks.answers_file.exists() and _held(settings, clicks.topic) == rows):
-        _write(settings, [clicks], progress, products)
-    return _clicks(folder, rows, products)
+    found = [_clicks(folder, size, products) for size in rows]
+    missing = [one for one in found if not (one.answers_file.exists() and _held(settings, one.topic) == one.rows)]
+    if missing:
+        _write(settings, missing, progress, products)
+    return [_clicks(folder, size, products) for size in rows]
 
 
-def alone(settings: Settings, rows: int, progress: Callable[[float, str], None]) -> Clicks:
-    """One topic of the plain clicks, of any size."""
-    folder = settings.home / "clicks"
-    folder.mkdir(parents=True, exist_ok=True)
-    clicks = _clicks(folder, rows)
-    if not (clicks.answers_file.exists() and _held(settings, clicks.topic) == rows):
-        _write(settings, [clicks], progress)
-    return _clicks(folder, rows)
-
-
-def _clicks(folder: Path, rows: int, products: int | None = None) -> Clicks:
+def _clicks(folder: Path, rows: int, products: int | None) -> Clicks:
     topic = f"bench.clicks.{rows}" + (f".{products}" if products else "")
     size = folder / f"{topic}.bytes"
     mean = float(size.read_text()) if size.exists() else 0.0
@@ -145,7 +141,7 @@ def stream(rows: int, products: int | None = None) -> Iterator[tuple[bytes, byte
 
 
 def _write(
-    settings: Settings, targets: list[Clicks], progress: Callable[[float, str], None], products: int | None = None
+    settings: Settings, targets: list[Clicks], progress: Callable[[float, str], None], products: int | None
 ) -> None:
     for clicks in targets:
         fresh_topic(settings, clicks.topic, PARTITIONS)

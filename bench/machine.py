@@ -103,13 +103,6 @@ def finish(running: Running, timeout: float) -> int:
     return running.process.wait(timeout)
 
 
-def stop(running: Running, timeout: float = 60.0) -> None:
-    """Ask for a clean stop, and insist after `timeout`."""
-    running.process.send_signal(signal.SIGTERM)
-    with suppress(subprocess.TimeoutExpired):
-        running.process.wait(timeout)
-
-
 def _watch(running: Running, over: threading.Event) -> None:
     while not over.wait(0.5):
         with suppress(psutil.Error):

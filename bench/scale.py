@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from bench import clicks as data
 from bench import compare, engines
-from bench.clicks import drop_topics
+from bench.clicks import Clicks, drop_topics
 from bench.line import Context, Result
 
 ROWS = (1_000_000, 2_000_000, 4_000_000)
@@ -20,10 +20,12 @@ def run(context: Context) -> list[Result]:
     rows = [max(4, int(size * context.scale)) for size in ROWS]
     at_keys = max(4, int(KEYS_ROWS * context.scale))
     points = [(size, 0) for size in rows] + [(at_keys, max(4, int(keys * context.scale))) for keys in KEYS]
+    plain = dict(zip(rows, data.plain(context.settings, rows, context.progress), strict=True))
     results = []
     for number, (size, keys) in enumerate(points):
         context.progress(number / len(points), f"scale: {size:,} rows" + (f", {keys:,} pages" if keys else ""))
-        results.append(_point(context, size, keys))
+        clicks = data.keyed(context.settings, size, keys, context.progress) if keys else plain[size]
+        results.append(_point(context, clicks, keys))
     by_rows, by_keys = results[: len(ROWS)], results[len(ROWS) :]
     return [
         *results,
@@ -32,15 +34,13 @@ def run(context: Context) -> list[Result]:
     ]
 
 
-def _point(context: Context, size: int, keys: int) -> Result:
-    quiet = lambda fraction, what: None  # noqa: E731
-    clicks = data.keyed(context.settings, size, keys, quiet) if keys else data.alone(context.settings, size, quiet)
+def _point(context: Context, clicks: Clicks, keys: int) -> Result:
     run = engines.run(context, "tailrace", "tumble", clicks)
     verdict = compare.judge(context.settings, "tailrace", "tumble", run.result, clicks)
     drop_topics(context.settings, [run.result])
     found = len(clicks.answers().tumble)
-    figures = {"rows": float(size), "keys": float(found), "seconds": run.seconds, "memory_mib": run.peak_mib}
-    name = f"{size:,} rows" + (f" over {keys:,} pages" if keys else "")
+    figures = {"rows": float(clicks.rows), "keys": float(found), "seconds": run.seconds, "memory_mib": run.peak_mib}
+    name = f"{clicks.rows:,} rows" + (f" over {keys:,} pages" if keys else "")
     return Result("scale", name, figures, ok=verdict.ok, note=verdict.text)
 
 

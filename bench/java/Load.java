@@ -6,14 +6,13 @@ import java.nio.channels.SelectionKey;
 import java.nio.channels.Selector;
 import java.nio.channels.SocketChannel;
 import java.nio.charset.StandardCharsets;
+import java.util.ArrayDeque;
 import java.util.Scanner;
-import java.util.concurrent.ArrayBlockingQueue;
-import java.util.concurrent.TimeUnit;
-import java.util.concurrent.locks.LockSupport;
 
 /**
- * Loads one HTTP server on this machine: keep-alive connections, one small GET, and little processor time of its own, so
- * that what is measured is the server.
+ * Loads one HTTP server on this machine: keep-alive connections, one small GET, one thread that never sleeps. A sleeping
+ * client has to be woken by the server's write to the socket, which costs the server more than a small answer does, and
+ * the more often the slower the server is: the client's sleep would be measured, not the server.
  *
  * <p>Each line on standard input is one turn: port, requests a second, seconds, path. The requests are due at even
  * intervals, whatever the server does, and a latency counts from the moment the request was due (no coordinated
@@ -73,11 +72,12 @@ final class Load {
   }
 
   private final byte[] request;
-  private final ArrayBlockingQueue<Connection> free = new ArrayBlockingQueue<>(CONNECTIONS);
+  private final ArrayDeque<Connection> free = new ArrayDeque<>(CONNECTIONS);
   private final Selector selector = Selector.open();
   private int[] took = new int[1 << 16];
   private int answered;
   private int failed;
+  private long heard = System.nanoTime();
 
   private Load(int port, String path) throws IOException {
     request = REQUEST.formatted(path).getBytes(StandardCharsets.ISO_8859_1);
@@ -88,36 +88,25 @@ final class Load {
     }
   }
 
-  /** Asks at even intervals; another thread hears. */
-  private void pace(long total, double rate, long began) {
+  /** Asks at even intervals, as far as connections are free. */
+  private double open(double rate, double seconds) throws IOException {
     ByteBuffer scratch = ByteBuffer.allocateDirect(1 << 12);
-    try {
-      for (long number = 0; number < total; number++) {
-        long due = began + (long) (number * 1e9 / rate);
-        for (long wait = due - System.nanoTime(); wait > 0; wait = due - System.nanoTime()) {
-          LockSupport.parkNanos(wait);
-        }
-        Connection one = free.poll(30, TimeUnit.SECONDS);
-        if (one == null) throw new IOException("the server does not answer");
-        one.ask(request, scratch, due);
-      }
-    } catch (IOException | InterruptedException problem) {
-      System.err.println(problem);
-      System.exit(1);
-    }
-  }
-
-  private double open(double rate, double seconds) throws Exception {
     long total = (long) (rate * seconds);
-    long began = System.nanoTime() + 1_000_000;
-    Thread pacer = new Thread(() -> pace(total, rate, began));
-    pacer.start();
-    while (answered < total) hear(free::add);
-    pacer.join();
+    long began = System.nanoTime();
+    long asked = 0;
+    while (answered < total) {
+      long due = began + (long) (asked * 1e9 / rate);
+      if (asked < total && !free.isEmpty() && System.nanoTime() >= due) {
+        free.poll().ask(request, scratch, due);
+        asked++;
+      } else {
+        hear(free::add);
+      }
+    }
     return (System.nanoTime() - began) / 1e9;
   }
 
-  private double closed(double seconds) throws Exception {
+  private double closed(double seconds) throws IOException {
     ByteBuffer scratch = ByteBuffer.allocateDirect(1 << 12);
     long began = System.nanoTime();
     long end = began + (long) (seconds * 1e9);
@@ -144,7 +133,8 @@ final class Load {
   }
 
   private void hear(Next next) throws IOException {
-    selector.select(
+    int before = answered;
+    selector.selectNow(
         key -> {
           Connection one = (Connection) key.attachment();
           try {
@@ -156,8 +146,9 @@ final class Load {
           } catch (IOException problem) {
             throw new java.io.UncheckedIOException(problem);
           }
-        },
-        1000);
+        });
+    if (answered > before) heard = System.nanoTime();
+    else if (System.nanoTime() - heard > 30_000_000_000L) throw new IOException("the server does not answer");
   }
 
   public static void main(String[] given) throws Exception {

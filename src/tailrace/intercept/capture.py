@@ -16,7 +16,7 @@ import orjson
 
 from tailrace.event import MAX_EVENT_BYTES, format_time
 from tailrace.intercept.address import Client, shortened
-from tailrace.intercept.rules import Redacted
+from tailrace.intercept.rules import REDACTED, Headers
 from tailrace.settings import Settings
 
 logger = logging.getLogger("tailrace.intercept")
@@ -31,7 +31,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 # arrival (Unix ns), duration (ns), method, path, query, peer, headers, status, outcome, visitor.
 # Path, query and headers are redacted (Rules.redact): what must not be seen never leaves the request.
 # `outcome` is None, or what went wrong: exception, disconnect.
-Sighting = tuple[int, int, "str | None", bytes, "bytes | None", "str | None", Redacted, int, "str | None", "str | None"]
+Sighting = tuple[int, int, "str | None", bytes, "bytes | None", "str | None", Headers, int, "str | None", "str | None"]
 
 PACKING = 2  # sightings travel marshalled; this version looks for no shared objects, in half the time
 
@@ -61,7 +61,7 @@ class Capture:
 
     def record(self, sighting: Sighting, random: str) -> tuple[bytes, bytes]:
         arrival, duration, method, path, query, peer, raw, status, outcome, visitor = sighting
-        headers = {_text(name, _VALUE_LIMIT): _text(value, _VALUE_LIMIT) for name, value in raw.items()}
+        headers = _joined(raw)
         url = _text(path or b"/", _URL_LIMIT)
         if query:
             url = f"{url}?{_text(query, _URL_LIMIT)}"
@@ -130,6 +130,18 @@ def shared_secret(settings: Settings, directory: Path) -> bytes:
         if len(kept) == 32:
             return kept
     return fresh
+
+
+def _joined(raw: Headers) -> dict[str, str]:
+    """Each header once; a repeated one's values in one, as HTTP says, unless they are redacted."""
+    headers: dict[str, str] = {}
+    for key, value in raw:
+        name, text = _text(key, _VALUE_LIMIT), _text(value, _VALUE_LIMIT)
+        if name not in headers:
+            headers[name] = text
+        elif value != REDACTED:
+            headers[name] = f"{headers[name]}, {text}"[:_VALUE_LIMIT]
+    return headers
 
 
 def _text(raw: bytes, limit: int) -> str:

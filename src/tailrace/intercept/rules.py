@@ -53,7 +53,6 @@ STREAM = "stream"
 PATH_SAFE = "/~!$&'()*+,;=:@"
 
 Headers = list[tuple[bytes, bytes]]
-Redacted = dict[bytes, bytes]
 
 
 class Rules:
@@ -131,17 +130,18 @@ class Rules:
         stream = STREAM if low.startswith(b"text/event-stream") else ""
         return _remember(self._type_answers, kind, "content_type" if low.startswith(self._types) else stream)
 
-    def redact(self, path: bytes, query: bytes | None, headers: Headers) -> tuple[bytes, bytes | None, Redacted]:
+    def redact(self, path: bytes, query: bytes | None, headers: Headers) -> tuple[bytes, bytes | None, Headers]:
         """The request as it may leave the worker: without credentials, cookies and the values of secret parameters, in
         the query and in the referrer. Header names must be lower-case. A path with a query in it loses that."""
-        found = dict(headers)
-        if len(found) < len(headers):
-            found = _joined(headers)
-        for name in self._touched.intersection(found):
-            found[name] = REDACTED if name in self._secret_headers else self._redact_url(found[name])
+        clean = []
+        for header in headers:  # a loop, because it is twice as fast as anything shorter
+            if header[0] in self._touched:
+                name, value = header
+                header = (name, REDACTED if name in self._secret_headers else self._redact_url(value))
+            clean.append(header)
         if b"?" in path:
             path = path.partition(b"?")[0]
-        return path, self._redact_query(query) if query else query, found
+        return path, self._redact_query(query) if query else query, clean
 
     def _redact_url(self, url: bytes) -> bytes:
         path, mark, query = url.partition(b"?")
@@ -185,14 +185,6 @@ class Cookie:
         """The response header that sets it."""
         value = self._name + b"=" + visitor.encode("ascii") + self._attributes
         return b"set-cookie", value + b"; Secure" if secure else value
-
-
-def _joined(headers: Headers) -> Redacted:
-    """A repeated header's values in one, as HTTP says."""
-    found: Redacted = {}
-    for name, value in headers:
-        found[name] = found[name] + b", " + value if name in found else value
-    return found
 
 
 def _remember(answers: dict[Any, str], question: str | bytes, answer: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -48,7 +49,11 @@ def bounded(
 ) -> DataFrame:
     """Exactly the records in [start, end) of each partition that `end` names, as a static DataFrame."""
     ranges = {p: (start.get(p, 0), end[p]) for p in end}
-    reader = spark.read.format("kafka").options(**spark_options(settings), **FETCH, **NO_WAIT)
+    options = {**spark_options(settings), **FETCH, **NO_WAIT}
+    # Spark keeps consumers for later, by group, and makes up a group for each read: some dozen would soon be kept, none
+    # used again, each with the records it fetched last. One group lets all reads with the same settings share them.
+    shared = hashlib.blake2b(repr(sorted(options.items())).encode(), digest_size=4).hexdigest()
+    reader = spark.read.format("kafka").options(**options, **{"kafka.group.id": f"tailrace.bounded.{shared}"})
     # Assigned, not subscribed: a subscription wants offsets for partitions that nobody asked for.
     return reader.options(
         assign=json.dumps({topic: sorted(ranges)}),

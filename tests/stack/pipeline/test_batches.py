@@ -160,3 +160,23 @@ def test_a_table_that_does_not_fit_names_the_statement_that_mends_it(project):
     database.close()
     project.run(views)
     assert project.query(f"SELECT views FROM {project.name}_t") == [(1,)]
+
+
+def test_reading_the_log_again_keeps_no_more_consumers(project):
+    """Every batch with a quarantined row reads its range again; a consumer for each would fill the heap."""
+    views = counting(project)
+    project.run(views)
+    kept = []
+    for number in range(3):
+        project.send(project.event(number), b"broken")
+        project.run(views)
+        kept.append(bounded_consumers(project.spark))
+    assert [line["quarantined"] for line in project.lines(views.name)] == [1, 1, 1]
+    assert kept[0] == kept[-1] >= 1
+
+
+def bounded_consumers(spark) -> int:
+    """Kafka's consumers that are open in Spark's Java process for bounded reads: each tells of itself there."""
+    management = spark._jvm.java.lang.management.ManagementFactory
+    names = spark._jvm.javax.management.ObjectName("kafka.consumer:type=app-info,id=consumer-*bounded*")
+    return management.getPlatformMBeanServer().queryNames(names, None).size()

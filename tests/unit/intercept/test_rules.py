@@ -86,7 +86,7 @@ def test_credentials_are_redacted():
     own = rules(redact_headers=["X-Internal"])
     secret = b"authorization cookie set-cookie x-api-key x-internal proxy-authorization".split()
     given = [*((name, b"s3cret") for name in secret), (b"accept", b"*/*"), (b"cookie", b"another")]
-    clean = {**dict.fromkeys(secret, b"[redacted]"), b"accept": b"*/*"}
+    clean = [*((name, b"[redacted]") for name in secret), (b"accept", b"*/*"), (b"cookie", b"[redacted]")]
     assert own.redact(b"/", None, given) == (b"/", None, clean)
     assert given[0] == (b"authorization", b"s3cret"), "the application still gets its headers"
 
@@ -98,22 +98,18 @@ def test_query_parameters_are_redacted_however_they_are_written():
     path, clean, headers = own.redact(b"/a%20b?token=abc", query, referrer)
     assert path == b"/a%20b", "some servers leave the query in the path"
     assert clean == b"q=tea&token=[redacted]&VOUCHER=[redacted]&%74oken=[redacted]&token&a=token"
-    assert headers == {b"referer": b"https://a.example/x?page=2&password=[redacted]"}
+    assert headers == [(b"referer", b"https://a.example/x?page=2&password=[redacted]")]
 
 
 @pytest.mark.parametrize("query", [b"q=tea&page=2", b"q=%20tea", b"", b"&&=", b"a=b=c&d", b"token", b"Q=A&Mytoken=1"])
 def test_a_query_without_secrets_is_left_as_it_is(query):
-    assert rules().redact(b"/", query, [(b"referer", b"/x?" + query)]) == (b"/", query, {b"referer": b"/x?" + query})
+    headers = [(b"referer", b"/x?" + query)]
+    assert rules().redact(b"/", query, headers) == (b"/", query, headers)
 
 
 def test_a_referrer_can_be_redacted_as_a_whole():
     headers = rules(redact_headers=["Referer"]).redact(b"/", None, [(b"referer", b"https://a.example/")])[2]
-    assert headers == {b"referer": b"[redacted]"}
-
-
-def test_a_repeated_header_is_one_with_its_values_joined():
-    given = [(b"accept", b"text/html"), (b"via", b"a"), (b"accept", b"*/*"), (b"via", b"b")]
-    assert rules().redact(b"/", None, given)[2] == {b"accept": b"text/html, */*", b"via": b"a, b"}
+    assert headers == [(b"referer", b"[redacted]")]
 
 
 def test_a_scanner_does_not_fill_the_memory():
