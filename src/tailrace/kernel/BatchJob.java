@@ -31,7 +31,7 @@ public final class BatchJob {
   }
 
   /** For each task, the sum of what it returned. Within a partition they run one after the other; several read the rows several times. */
-  public static List<Long> run(Dataset<Row> rows, List<Task> tasks) {
+  public static long[] run(Dataset<Row> rows, List<Task> tasks) {
     QueryExecution plan = rows.queryExecution();
     AbstractFunction0<List<long[]>> job = new AbstractFunction0<>() {
       @Override
@@ -43,10 +43,9 @@ public final class BatchJob {
     List<long[]> counts = !((IterableOnce<?>) plan.observedMetrics()).iterator().hasNext()
         ? SQLExecution.withSQLConfPropagated(plan.sparkSession(), job)
         : SQLExecution.withNewExecutionId(plan, Option.apply("tailrace"), job);
-    List<Long> sums = new ArrayList<>();
-    for (int i = 0; i < tasks.size(); i++) {
-      int task = i;
-      sums.add(counts.stream().mapToLong(count -> count[task]).sum());
+    long[] sums = new long[tasks.size()];
+    for (long[] count : counts) {
+      for (int task = 0; task < sums.length; task++) sums[task] += count[task];
     }
     return sums;
   }

@@ -36,7 +36,7 @@ public final class KafkaSink {
   public static long write(
       Dataset<Row> rows, Map<String, String> config, String topic, String pipeline, String sink, long batch, Map<String, String> told) {
     Task task = new Task(rows.schema(), null, new HashMap<>(config), topic, pipeline, sink, batch, new HashMap<>(told));
-    return BatchJob.run(rows, List.of(task)).get(0);
+    return BatchJob.run(rows, List.of(task))[0];
   }
 
   /** The same as a task, over rows that `record` makes these columns of. */

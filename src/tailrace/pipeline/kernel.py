@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -112,7 +113,9 @@ def run_tasks(rows: DataFrame, tasks: Sequence[Any]) -> list[int]:
 
     Rows that are computed for several tasks must be kept.
     """
-    return [int(count) for count in _java(rows.sparkSession).BatchJob.run(rows._jdf, list(tasks))]
+    counts = _java(rows.sparkSession).BatchJob.run(rows._jdf, list(tasks))
+    # By index: an iterator's end is an exception of Java's, which PySpark looks into for a tenth of a small batch.
+    return [int(counts[index]) for index in range(len(tasks))]
 
 
 def close_kafka(spark: SparkSession, pipeline: str) -> int:
@@ -157,5 +160,18 @@ def _typed(spark: SparkSession, schema: StructType) -> tuple[Any, Any]:
 
 
 def _java(spark: SparkSession) -> Any:
-    jvm: Any = spark._jvm
-    return jvm.tailrace.kernel
+    context: Any = spark.sparkContext
+    return _Classes(context._gateway._gateway_client)
+
+
+@dataclass(frozen=True)
+class _Classes:
+    """The kernel's classes. `spark._jvm.tailrace.kernel` would ask Java for `tailrace` and for `tailrace.kernel` first,
+    every time, and Java would look through all jars before it says that these are no classes."""
+
+    client: Any
+
+    def __getattr__(self, name: str) -> Any:
+        from py4j.java_gateway import JavaClass
+
+        return JavaClass(f"tailrace.kernel.{name}", self.client)

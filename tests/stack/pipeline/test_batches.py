@@ -165,7 +165,6 @@ def test_a_table_that_does_not_fit_names_the_statement_that_mends_it(project):
 def test_reading_the_log_again_keeps_no_more_consumers(project):
     """Every batch with a quarantined row reads its range again; a consumer for each would fill the heap."""
     views = counting(project)
-    project.run(views)
     kept = []
     for number in range(3):
         project.send(project.event(number), b"broken")
@@ -177,6 +176,11 @@ def test_reading_the_log_again_keeps_no_more_consumers(project):
 
 def bounded_consumers(spark) -> int:
     """Kafka's consumers that are open in Spark's Java process for bounded reads: each tells of itself there."""
-    management = spark._jvm.java.lang.management.ManagementFactory
-    names = spark._jvm.javax.management.ObjectName("kafka.consumer:type=app-info,id=consumer-*bounded*")
-    return management.getPlatformMBeanServer().queryNames(names, None).size()
+    jvm, gateway = spark._jvm, spark.sparkContext._gateway
+    server = jvm.java.lang.management.ManagementFactory.getPlatformMBeanServer()
+    # By reflection: the server's own class is hidden in its module.
+    methods = jvm.java.lang.Class.forName("javax.management.MBeanServerConnection").getMethods()
+    query = next(one for one in methods if one.getName() == "queryNames")
+    given = gateway.new_array(jvm.java.lang.Object, 2)
+    given[0] = jvm.javax.management.ObjectName("kafka.consumer:type=app-info,id=consumer-tailrace.bounded.*")
+    return query.invoke(server, given).size()
