@@ -314,10 +314,10 @@ def ledgers(settings: Settings, crash: Crash) -> list[str]:
 
 
 def run(context: Context) -> list[Result]:
-    """The long form: 20 kills at 2,000 events/s, 3 where other lines want their part of the hour."""
+    """The long form: 20 kills at 2,000 events/s, 2 where other lines want their part of the hour."""
     from tailrace.embedded.spark import start_session
 
-    kills = int(context.scaled(20, 4)) if context.alone else 3
+    kills = int(context.scaled(20, 4)) if context.alone else 2
     settings = context.settings.derive({"home": str(context.scratch / "crash")})
     # A name of this run alone: what an aborted run left in topic, tables and ledger is not this run's.
     crash = Crash(settings, f"crash.{uuid.uuid4().hex[:6]}", context.seed, kills, 2_000)

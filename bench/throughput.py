@@ -21,8 +21,7 @@ from tailrace.errors import TailraceError
 
 ENGINES = ("tailrace", "flink", "pathway", "quix")
 ONCE = ("pathway", "quix")  # one round: they take most of the time, and the ratios to aim at are Flink's
-LONGEST_SECONDS = 370.0  # in a run of all lines no further round is begun that would end later than this
-_awake: list[str] = []  # the workload by which this process has woken Tailrace
+LONGEST_SECONDS = 330.0  # in a run of all lines no further round is begun that would end later than this
 # Why an engine has no part in a workload.
 ABSENT = {("quix", "distinct"): "Quix has no distinct count"}
 NOTES = {
@@ -43,10 +42,8 @@ def run(context: Context, workload: str, chosen: Sequence[str] = ENGINES) -> lis
     taking = [engine for engine in chosen if (engine, workload) not in ABSENT]
     if not context.alone and workload != "tumble":  # in a run of all lines the slow ones show themselves once
         taking = [engine for engine in taking if engine not in ONCE]
-    if "tailrace" in taking and not _awake:  # a new version's first run writes an archive of its classes at its end
-        context.progress(0.0, f"{workload}: a first run that is not counted")
-        drop_topics(context.settings, [engines.run(context, "tailrace", workload, topics[0]).result])
-        _awake.append(workload)
+    if "tailrace" in taking:
+        engines.wake(context)
     parts = {engine: Part(engine, workload, *_pair(engine, topics)) for engine in taking}
     began = time.monotonic()
     for number in range(context.rounds):
