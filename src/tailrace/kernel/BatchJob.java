@@ -19,6 +19,7 @@ import scala.collection.IterableOnce;
 import scala.jdk.javaapi.CollectionConverters;
 import scala.reflect.ClassTag$;
 import scala.runtime.AbstractFunction0;
+import scala.runtime.AbstractFunction1;
 
 /** Runs the tasks of one or more sinks on each partition of a batch, on Spark's own rows, as one job. */
 public final class BatchJob {
@@ -33,14 +34,15 @@ public final class BatchJob {
   /** For each task, the sum of what it returned. Within a partition they run one after the other; several read the rows several times. */
   public static long[] run(Dataset<Row> rows, List<Task> tasks) {
     QueryExecution plan = rows.queryExecution();
-    AbstractFunction0<List<long[]>> job = new AbstractFunction0<>() {
+    AbstractFunction0<long[][]> job = new AbstractFunction0<>() {
       @Override
-      public List<long[]> apply() {
-        return new Each(rowsOf(plan), new ArrayList<>(tasks)).toJavaRDD().collect();
+      public long[][] apply() {
+        Each each = new Each(rowsOf(plan), new ArrayList<>(tasks));
+        return (long[][]) each.sparkContext().runJob(each, new Only(), ClassTag$.MODULE$.apply(long[].class));
       }
     };
     // A proper SQL execution reports observations, and writes out its plan for Spark's UI; that takes longer than a small batch itself.
-    List<long[]> counts = !((IterableOnce<?>) plan.observedMetrics()).iterator().hasNext()
+    long[][] counts = !((IterableOnce<?>) plan.observedMetrics()).iterator().hasNext()
         ? SQLExecution.withSQLConfPropagated(plan.sparkSession(), job)
         : SQLExecution.withNewExecutionId(plan, Option.apply("tailrace"), job);
     long[] sums = new long[tasks.size()];
@@ -50,9 +52,19 @@ public final class BatchJob {
     return sums;
   }
 
-  /** Rows that are kept need no plan. */
-  private static RDD<InternalRow> rowsOf(QueryExecution plan) {
+  /** Rows that are made already, as Spark hands over a batch, need no plan. */
+  static RDD<InternalRow> rowsOf(QueryExecution plan) {
     return plan.logical() instanceof LogicalRDD ? ((LogicalRDD) plan.logical()).rdd() : plan.toRdd();
+  }
+
+  /** The one element of a partition. A class, because Spark searches through every lambda before a job. */
+  private static final class Only extends AbstractFunction1<scala.collection.Iterator<long[]>, long[]> implements Serializable {
+    private static final long serialVersionUID = 1L;
+
+    @Override
+    public long[] apply(scala.collection.Iterator<long[]> counts) {
+      return counts.next();
+    }
   }
 
   private static final class Each extends RDD<long[]> {

@@ -29,17 +29,13 @@ public final class KafkaSink {
 
   private KafkaSink() {}
 
-  /**
-   * Writes the columns `key`, `value` and, if there is one, `headers`; the number of rows in the batch, written now or before. `told`
-   * are headers that every record gets.
-   */
-  public static long write(
-      Dataset<Row> rows, Map<String, String> config, String topic, String pipeline, String sink, long batch, Map<String, String> told) {
-    Task task = new Task(rows.schema(), null, new HashMap<>(config), topic, pipeline, sink, batch, new HashMap<>(told));
+  /** Writes the columns `key`, `value` and, if there is one, `headers`; the number of rows in the batch, written now or before. */
+  public static long write(Dataset<Row> rows, Map<String, String> config, String topic, String pipeline, String sink, long batch) {
+    Task task = new Task(rows.schema(), null, new HashMap<>(config), topic, pipeline, sink, batch, new HashMap<>());
     return BatchJob.run(rows, List.of(task))[0];
   }
 
-  /** The same as a task, over rows that `record` makes these columns of. */
+  /** The same as a task, over rows that `record` makes these columns of. `told` are headers that every record gets. */
   public static BatchJob.Task task(
       Projected record, Map<String, String> config, String topic, String pipeline, String sink, long batch, Map<String, String> told) {
     return new Task(record.schema, record, new HashMap<>(config), topic, pipeline, sink, batch, new HashMap<>(told));

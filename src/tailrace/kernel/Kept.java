@@ -1,11 +1,16 @@
 package tailrace.kernel;
 
+import org.apache.spark.Partition;
+import org.apache.spark.TaskContext;
 import org.apache.spark.rdd.RDD;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.storage.StorageLevel;
+import scala.collection.AbstractIterator;
+import scala.collection.Iterator;
+import scala.reflect.ClassTag$;
 
 /**
  * The rows of a batch, computed once and kept for every sink that reads them. What Dataset.persist does, without its columns: making
@@ -22,7 +27,7 @@ public final class Kept {
 
   /** Keeps the rows as soon as they are computed for the first time. */
   public static Kept of(Dataset<Row> rows) {
-    RDD<InternalRow> made = rows.queryExecution().toRdd().toJavaRDD().map(InternalRow::copy).rdd();
+    RDD<InternalRow> made = new Copies(BatchJob.rowsOf(rows.queryExecution()));
     made.persist(StorageLevel.MEMORY_AND_DISK());
     SparkSession session = (SparkSession) rows.sparkSession();
     return new Kept(made, session.internalCreateDataFrame(made, rows.schema(), false));
@@ -34,5 +39,38 @@ public final class Kept {
 
   public void release() {
     made.unpersist(false);
+  }
+
+  /** Spark's operators give the same row again and again, with other contents. */
+  private static final class Copies extends RDD<InternalRow> {
+    private static final long serialVersionUID = 1L;
+
+    private final RDD<InternalRow> rows;
+
+    Copies(RDD<InternalRow> rows) {
+      super(rows, ClassTag$.MODULE$.apply(InternalRow.class));
+      this.rows = rows;
+    }
+
+    @Override
+    public Partition[] getPartitions() {
+      return rows.partitions();
+    }
+
+    @Override
+    public Iterator<InternalRow> compute(Partition split, TaskContext context) {
+      Iterator<InternalRow> given = rows.iterator(split, context);
+      return new AbstractIterator<>() {
+        @Override
+        public boolean hasNext() {
+          return given.hasNext();
+        }
+
+        @Override
+        public InternalRow next() {
+          return given.next().copy();
+        }
+      };
+    }
   }
 }

@@ -64,18 +64,16 @@ def write_kafka(
     pipeline: str,
     sink: str,
     batch: int,
-    told: Mapping[str, str] | None = None,
     **config: str,
 ) -> int:
     """Write `key`, `value` and `headers` to the topic exactly once; the rows of the batch, written now or before.
 
     Each partition is one transaction with its token inside, so a replayed batch must have the same rows in the same
-    partitions. `told` are headers that every record gets besides its own. `config` adds to or replaces the producer's
-    properties (dots as underscores).
+    partitions. `config` adds to or replaces the producer's properties (dots as underscores).
     """
     properties = java_config(settings) | {name.replace("_", "."): value for name, value in config.items()}
     sink_of = _java(rows.sparkSession).KafkaSink
-    return int(sink_of.write(rows._jdf, properties, topic, pipeline, sink, batch, dict(told or {})))
+    return int(sink_of.write(rows._jdf, properties, topic, pipeline, sink, batch))
 
 
 def columns_over(spark: SparkSession, schema: StructType, columns: Sequence[Column]) -> Any:
@@ -93,7 +91,8 @@ def kafka_task(
     batch: int,
     told: Mapping[str, str],
 ) -> Any:
-    """What `write_kafka` does with each partition, for `run_tasks`; `record` makes key and value of its rows."""
+    """What `write_kafka` does with each partition, for `run_tasks`; `record` makes key and value of its rows, and `told`
+    are headers that every record gets."""
     sink_of = _java(spark).KafkaSink
     return sink_of.task(record, java_config(settings), topic, pipeline, sink, batch, dict(told))
 
