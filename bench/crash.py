@@ -297,8 +297,7 @@ def ledgers(settings: Settings, crash: Crash) -> list[str]:
     wrong = []
     database = Database(settings)
     for name in (REALTIME, *BATCHED):
-        lines = [line for line in Ledger(database).lines(name, 100_000) if str(line["mode"]) != "batch"]
-        lines = [line for line in lines if line["epoch"] == lines[0]["epoch"]]  # newest first: this run's checkpoint
+        lines = newest_life(Ledger(database), name)
         lines.sort(key=lambda line: line["batch_id"])
         wrong += [
             f"{name}: batch {one['batch_id']} has a balance of {one['balance']}" for one in lines if one["balance"]
@@ -311,6 +310,12 @@ def ledgers(settings: Settings, crash: Crash) -> list[str]:
             wrong.append(f"{name}: {total} rows in the ledger, {sum(high.values())} in the log")
     database.close()
     return wrong
+
+
+def newest_life(ledger: Any, name: str) -> list[dict[str, Any]]:
+    """The pipeline's lines of this run's checkpoint: those of earlier runs stand under the same name."""
+    lines = [line for line in ledger.lines(name, 100_000) if str(line["mode"]) != "batch"]  # newest first
+    return [line for line in lines if line["epoch"] == lines[0]["epoch"]]
 
 
 def run(context: Context) -> list[Result]:

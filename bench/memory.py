@@ -18,7 +18,7 @@ from statistics import median
 
 import psutil
 
-from bench.crash import BATCHED, REALTIME, Crash
+from bench.crash import BATCHED, REALTIME, Crash, newest_life
 from bench.line import Context, Result
 from tailrace.pipeline import sources
 
@@ -103,7 +103,7 @@ def _behind(crash: Crash) -> int:
     _, high = sources.ends(crash.settings, crash.topic)
     database = Database(crash.settings)
     try:
-        done = [sum(line["rows_in"] for line in Ledger(database).lines(name, 100_000)) for name in BATCHED]
+        done = [sum(line["rows_in"] for line in newest_life(Ledger(database), name)) for name in BATCHED]
     finally:
         database.close()
     return sum(high.values()) - min(done)
