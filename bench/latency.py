@@ -97,21 +97,18 @@ def run(context: Context, line: str, variants: Sequence[Variant], taking: Sequen
     variants = [one for one in variants if context.alone or not one.is_long]
     rounds: dict[str, list[list[float]]] = {variant.name: [] for variant in variants}
     problems: dict[str, str] = {}
-    steps, done = context.rounds * len(variants), 0
-    for number in range(context.rounds):
-        for variant in variants:
-            if number and not variant.engine:  # the floor shows itself once
-                continue
-            context.progress(done / steps, f"{line}: {variant.name}, round {number + 1} of {context.rounds}")
-            try:
-                found, lost = _measure(context, variant, seconds)
-            except ServiceError as problem:
-                problems[variant.name] = str(problem)
-            else:
-                rounds[variant.name].append(found)
-                if lost:
-                    problems[variant.name] = f"{lost:,} clicks without a result"
-            done += 1
+    # The floor shows itself once.
+    turns = [(number, one) for number in range(context.rounds) for one in variants if one.engine or number == 0]
+    for done, (number, variant) in enumerate(turns):
+        context.progress(done / len(turns), f"{line}: {variant.name}, round {number + 1} of {context.rounds}")
+        try:
+            found, lost = _measure(context, variant, seconds)
+        except ServiceError as problem:
+            problems[variant.name] = str(problem)
+        else:
+            rounds[variant.name].append(found)
+            if lost:
+                problems[variant.name] = f"{lost:,} clicks without a result"
     return [_result(line, variant, rounds[variant.name], problems.get(variant.name)) for variant in variants]
 
 

@@ -134,7 +134,7 @@ class Rules:
         """The request as it may leave the worker: without credentials, cookies and the values of secret parameters, in
         the query and in the referrer. Header names must be lower-case. A path with a query in it loses that."""
         clean = []
-        for header in headers:  # a loop, because it is twice as fast as anything shorter
+        for header in headers:  # the quickest way, and every request waits for it
             if header[0] in self._touched:
                 name, value = header
                 header = (name, REDACTED if name in self._secret_headers else self._redact_url(value))

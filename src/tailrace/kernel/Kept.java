@@ -8,7 +8,6 @@ import org.apache.spark.sql.Row;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.storage.StorageLevel;
-import scala.collection.AbstractIterator;
 import scala.collection.Iterator;
 import scala.reflect.ClassTag$;
 
@@ -59,18 +58,7 @@ public final class Kept {
 
     @Override
     public Iterator<InternalRow> compute(Partition split, TaskContext context) {
-      Iterator<InternalRow> given = rows.iterator(split, context);
-      return new AbstractIterator<>() {
-        @Override
-        public boolean hasNext() {
-          return given.hasNext();
-        }
-
-        @Override
-        public InternalRow next() {
-          return given.next().copy();
-        }
-      };
+      return rows.iterator(split, context).map(InternalRow::copy);
     }
   }
 }

@@ -7,7 +7,7 @@ nearest sensible answer, never an error.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tailrace.errors import DefinitionError
 
@@ -82,9 +82,10 @@ def _database(database: str | Path) -> Column:
 
 
 def _check(session: SparkSession, place: Path) -> None:
-    jvm: Any = session._jvm
+    from tailrace.pipeline import kernel
+
     try:
-        jvm.tailrace.kernel.Locations.check(str(place))
+        kernel.check_locations(session, place)
     except Exception as error:
         remedy = "Give `database` the path of a file in MaxMind's format (.mmdb)."
         raise DefinitionError(f"The address database {place} cannot be read.", remedy) from error

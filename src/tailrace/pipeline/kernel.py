@@ -91,8 +91,8 @@ def kafka_task(
     batch: int,
     told: Mapping[str, str],
 ) -> Any:
-    """What `write_kafka` does with each partition, for `run_tasks`; `record` makes key and value of its rows, and `told`
-    are headers that every record gets."""
+    """What `write_kafka` does with each partition, for `run_tasks`; `record` makes key and value of its rows, and every
+    record gets the headers `told`."""
     sink_of = _java(spark).KafkaSink
     return sink_of.task(record, java_config(settings), topic, pipeline, sink, batch, dict(told))
 
@@ -132,6 +132,11 @@ def kept(rows: DataFrame) -> Iterator[DataFrame]:
         yield ClassicDataFrame(held.rows(), rows.sparkSession)
     finally:
         held.release()
+
+
+def check_locations(spark: SparkSession, place: Path) -> None:
+    """Raises if the file is no address database in MaxMind's format."""
+    _java(spark).Locations.check(str(place))
 
 
 def slim_windows(spark: SparkSession, plan: Any) -> Any:
