@@ -112,10 +112,8 @@ class OutboxSettings(Section):
     spool: Path | None = None  # None: <home>/outbox
     spool_bytes: int = Field(default=1 << 30, ge=1 << 16)  # per worker process; when it is full, new events are dropped
     segment_bytes: int = Field(default=8 << 20, ge=1 << 12)
-    memory_events: int = Field(default=100_000, ge=100)  # captured, not yet handed on
-    memory_bytes: int = Field(default=64 << 20, ge=1 << 16)  # encoded, neither sent nor spooled
+    memory_bytes: int = Field(default=64 << 20, ge=1 << 16)  # captured and not yet encoded; and encoded, not yet safe
     in_flight: int = Field(default=20_000, ge=1)  # handed to librdkafka and not yet acknowledged
-    flush_ms: float = Field(default=10.0, ge=1, le=50)
     spool_after_ms: float = Field(default=50.0, ge=1, le=1000)  # what is not acknowledged by then is written to disk
     close_seconds: float = Field(default=10.0, ge=0)  # for the last events, when the site ends and Kafka is slow
 

@@ -43,24 +43,24 @@ class Capture:
         self._client = Client(settings.capture.trusted_proxies)
         self._address = settings.capture.address
         self._secret = secret
+        self.newest = 0.0  # when the request ended that was made an event last (Unix seconds)
         self._day = ""
         self._day_key = b""
 
-    def records(self, packed: Sequence[bytes], random: bytes) -> list[tuple[bytes, bytes]]:
-        """One record for each that can be made sense of; the others are logged. The same sightings and random bytes
-        always give the same events, ids included."""
-        ids = random.hex()
-        step = RANDOM_BYTES * 2
+    def records(self, sightings: Sequence[tuple[bytes, str]]) -> list[tuple[bytes, bytes]]:
+        """One record for each packed sighting that can be made sense of; the others are logged. With each come 20
+        random hexadecimal digits: the same sighting and digits always give the same event, id included."""
         made = []
-        for index, one in enumerate(packed):
+        for packed, random in sightings:
             try:
-                made.append(self.record(marshal.loads(one), ids[index * step : (index + 1) * step]))
+                made.append(self.record(marshal.loads(packed), random))
             except Exception:
                 logger.exception("A request could not be made an event; it is dropped.")
         return made
 
     def record(self, sighting: Sighting, random: str) -> tuple[bytes, bytes]:
         arrival, duration, method, path, query, peer, raw, status, outcome, visitor = sighting
+        self.newest = (arrival + duration) / 1e9
         headers = _joined(raw)
         url = _text(path or b"/", _URL_LIMIT)
         if query:

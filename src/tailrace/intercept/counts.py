@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import time
 from bisect import bisect_left
-from dataclasses import asdict, dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -30,8 +31,8 @@ class Counts:
     waiting: int = 0
     in_flight: int = 0
     spool_bytes: int = 0
-    latency: list[int] = field(default_factory=lambda: [0] * (len(BOUNDS) + 1))
     latency_sum: float = 0.0
+    latency: list[int] = field(default_factory=lambda: [0] * (len(BOUNDS) + 1))
     _damage_seen: dict[str, int] = field(default_factory=dict)
     _told: dict[str, float] = field(default_factory=dict)
 
@@ -62,6 +63,20 @@ class Counts:
             self.damaged += new
             logger.error("%d damaged record(s) in %s were passed over; every whole one is sent.", new, name)
 
+    def numbers(self) -> list[float]:
+        """All of them in a row, ready to travel."""
+        return [*(getattr(self, name) for name in _NAMES), *self.latency]
+
+    @classmethod
+    def of(cls, numbers: Sequence[float]) -> Counts:
+        """What `numbers` said, to go on counting."""
+        counts = cls(latency=[int(one) for one in numbers[len(_NAMES) :][: len(BOUNDS) + 1]])
+        for name, number in zip(_NAMES, numbers, strict=False):
+            setattr(counts, name, number if name == "latency_sum" else int(number))
+        return counts
+
     def as_dict(self) -> dict[str, Any]:
-        """Plain numbers, ready to travel."""
-        return {name: value for name, value in asdict(self).items() if not name.startswith("_")}
+        return {name: getattr(self, name) for name in (*_NAMES, "latency")}
+
+
+_NAMES = tuple(one.name for one in fields(Counts) if not one.name.startswith("_") and one.name != "latency")

@@ -1,49 +1,43 @@
-"""Two ways from the outbox to the sender: a companion process, or this process's own background thread."""
+"""Two ways from the ring to Kafka: a companion process, or a thread of this process."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
-import marshal
 import os
 import pickle
-import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
-from tailrace.intercept.capture import PACKING, RANDOM_BYTES, Capture, shared_secret
-from tailrace.intercept.counts import Counts
+from tailrace.intercept.courier import Courier
 from tailrace.intercept.ring import Ring
-from tailrace.intercept.sender import Sender
-from tailrace.intercept.wire import HEAD, Wire
 from tailrace.settings import Settings
 
 logger = logging.getLogger("tailrace.outbox")
 
 _PROGRAM = "import os; os.setpgid(0, 0); from tailrace.intercept.companion import main; main()"
-LARGEST = 1 << 20  # bytes that are handed on at once, one sighting's more or less
-_GAUGES = ("waiting", "in_flight", "spool_bytes")
+_PAUSE = 0.01
+_PATIENCE, _LONGEST_PATIENCE = 0.5, 30.0
 
 
 class Link(Protocol):
-    """What the outbox's thread needs."""
+    """What the outbox needs."""
 
-    def ready(self) -> bool:
-        """Whether it takes more now; if not, sightings stay in the queue."""
+    def run(self) -> None:
+        """Takes sightings from the ring until it is closed. The outbox's thread spends its life in here."""
         ...
 
-    def send(self, sightings: list[bytes]) -> None: ...
-
-    def turn(self) -> None:
-        """To be called every few milliseconds."""
+    def wake(self) -> None:
+        """Something new lies in the ring."""
         ...
 
-    def counts(self) -> dict[str, Any]: ...
-
-    def close(self, seconds: float) -> None: ...
+    def close(self) -> None:
+        """Lets `run` end as soon as everything is in Kafka or on disk. Does not wait."""
+        ...
 
     def abandon(self) -> None:
         """In a forked child: lets go of what belongs to the parent."""
@@ -51,189 +45,108 @@ class Link(Protocol):
 
 
 class ThreadLink:
-    """Encodes and sends in the calling thread."""
+    """Encodes and sends in this process."""
 
-    def __init__(self, settings: Settings, directory: Path) -> None:
-        self._capture = Capture(settings, shared_secret(settings, directory))
-        self._sender = Sender(settings, directory)
+    def __init__(self, settings: Settings, directory: Path, ring: Ring) -> None:
+        self._made = ring, settings, directory
+        self._closed = threading.Event()
+        self._courier: Courier | None = None
 
-    def ready(self) -> bool:
-        return True
+    def run(self) -> None:
+        courier = self._courier = self._courier or Courier(*self._made)
+        while not self._closed.is_set():
+            if not courier.turn():
+                self._closed.wait(_PAUSE)
+        courier.close()
 
-    def send(self, sightings: list[bytes]) -> None:
-        records = self._capture.records(sightings, os.urandom(RANDOM_BYTES * len(sightings)))
-        self._sender.counts.dropped += len(sightings) - len(records)
-        self._sender.offer(records)
+    def wake(self) -> None:
+        """It never sleeps for long."""
 
-    def turn(self) -> None:
-        self._sender.step()
-
-    def counts(self) -> dict[str, Any]:
-        return self._sender.counts.as_dict()
-
-    def close(self, seconds: float) -> None:
-        self._sender.close(seconds)
+    def close(self) -> None:
+        self._closed.set()
 
     def abandon(self) -> None:
-        self._sender.abandon()
+        if self._courier is not None:
+            self._courier.abandon()
 
 
 class CompanionLink:
-    """Hands sightings to a companion process through a ring, and hands them again to the next one if it dies."""
+    """Keeps a companion process that reads the ring, and starts the next one if it dies: that one reads again what was
+    not safe yet."""
 
-    def __init__(self, settings: Settings, directory: Path) -> None:
-        self._settings = settings
-        self._directory = directory
-        self._ring = Ring(max(settings.outbox.memory_bytes, 4 * LARGEST))
-        self._written = 0  # everything before this position is in the ring
-        self._safe = 0  # everything before this position is safe, and may be overwritten
-        self._wire: Wire | None = None
+    def __init__(self, settings: Settings, directory: Path, ring: Ring) -> None:
+        self._hello = pickle.dumps((settings, directory, ring.size))
+        self._ring = ring
+        self._closed = threading.Event()
+        self._lock = threading.Lock()
+        self._pipe: int | None = None
         self._process: subprocess.Popen[bytes] | None = None
-        self._past: dict[str, Any] = Counts().as_dict()
-        self._now: dict[str, Any] = {}
-        self._start_at = 0.0
-        self._patience = 0.5
 
-    def ready(self) -> bool:
-        return self._room > 2 * LARGEST
+    def run(self) -> None:
+        patience = _PATIENCE
+        while True:
+            settled = self._ring.settled
+            try:
+                process = self._start()
+                code = process.wait()
+                self._hang_up()
+                if self._closed.is_set() and code == 0:
+                    return
+                logger.error("The outbox's companion process has died; the next one takes over.")
+            except OSError as problem:
+                logger.error("The outbox's companion process does not start: %s", problem)
+            if self._ring.settled > settled:
+                patience = _PATIENCE
+            time.sleep(patience)
+            patience = min(patience * 2, _LONGEST_PATIENCE)
 
-    @property
-    def _room(self) -> int:
-        return self._ring.size - (self._written - self._safe)
+    def wake(self) -> None:
+        with self._lock, contextlib.suppress(OSError):  # if nobody is at its other end any more, `run` sees to it
+            if self._pipe is not None:
+                os.write(self._pipe, b".")
 
-    def send(self, sightings: list[bytes]) -> None:
-        body = marshal.dumps((time.time(), os.urandom(RANDOM_BYTES * len(sightings)), sightings), PACKING)
-        if self._written == self._safe:
-            self._written = self._safe = self._ring.rewound(self._written)
-        start, end = self._written, self._written + HEAD.size + len(body)
-        if end - start > self._room:  # only one that is larger than everything else together
-            logger.error("A request of %d bytes is too large to be written down; it passes.", len(body))
-            self._past["dropped"] += len(sightings)
-            return
-        self._ring.write(start, HEAD.pack(len(body)) + body)
-        self._written = end
-        self._tell(marshal.dumps((start, end)))
-
-    def turn(self) -> None:
-        if self._wire is None:
-            if time.monotonic() < self._start_at:
-                return
-            self._start()
-        self._flush()
-        self._listen()
-
-    def counts(self) -> dict[str, Any]:
-        total = dict(self._past)
-        for name, value in self._now.items():
-            total[name] = _sum(total[name], value)
-        return total
-
-    def close(self, seconds: float) -> None:
-        """Waits for the companion to end, which it does once everything is safe."""
-        deadline = time.monotonic() + seconds + 2.0
-        if self._wire is None and self._written > self._safe:
-            self._start()
-        while self._wire is not None and self._wire.waiting and time.monotonic() < deadline:
-            self.turn()
-            time.sleep(0.001)
-        if self._wire is not None:
-            with contextlib.suppress(OSError):
-                self._wire.socket.shutdown(socket.SHUT_WR)
-            while self._wire is not None and time.monotonic() < deadline:
-                self._listen(respawn=False)
-                time.sleep(0.002)
-        if self._process is not None:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(max(0.0, deadline - time.monotonic()))
-        self._ring.close()
+    def close(self) -> None:
+        self._closed.set()
+        self._hang_up()
 
     def abandon(self) -> None:
-        self._ring.close()
-        if self._wire is not None:
-            self._wire.socket.close()
-            self._wire = None
+        self._lock = threading.Lock()  # a thread that the child does not have may hold the other
+        self._hang_up()
         if self._process is not None:
             self._process.returncode = 0  # the parent's to wait for
             self._process = None
 
-    def _start(self) -> None:
-        mine, theirs = socket.socketpair()
+    def _start(self) -> subprocess.Popen[bytes]:
+        theirs, mine = os.pipe()
         try:
             # Not a session of its own: where the kernel shares time out by session, the companion could not yield.
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", _PROGRAM, str(theirs.fileno()), str(self._ring.fd)],
-                pass_fds=[theirs.fileno(), self._ring.fd],
-                stdin=subprocess.DEVNULL,
+            self._process = process = subprocess.Popen(
+                [sys.executable, "-c", _PROGRAM, str(self._ring.fd)],
+                pass_fds=[self._ring.fd],
+                stdin=theirs,
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(part for part in sys.path if part)},
             )
-        except OSError as problem:
-            mine.close()
-            self._wait_longer(f"The outbox's companion process does not start: {problem}")
-            return
+        except OSError:
+            os.close(mine)
+            raise
         finally:
-            theirs.close()
-        self._wire = Wire(mine)
-        self._tell(pickle.dumps((self._settings, self._directory, self._ring.size)))
-        self._tell(marshal.dumps((self._safe, self._written)))
+            os.close(theirs)
+        with contextlib.suppress(BrokenPipeError):  # it is dead already
+            os.write(mine, self._hello)
+        os.set_blocking(mine, False)
+        self._pipe = mine
+        if self._closed.is_set():
+            self._hang_up()
+        return process
 
-    def _tell(self, body: bytes) -> None:
-        if self._wire is not None:
-            try:
-                self._wire.tell(body)
-            except OSError:
-                self._lost()
-
-    def _flush(self) -> None:
-        if self._wire is not None:
-            try:
-                self._wire.flush()
-            except OSError:
-                self._lost()
-
-    def _listen(self, respawn: bool = True) -> None:
-        if self._wire is None:
-            return
-        heard = self._wire.hear()
-        if self._wire.ended:
-            self._lost(expected=not respawn)
-            return
-        if not heard:
-            return
-        self._patience = 0.5
-        for body in heard:
-            safe, counts = marshal.loads(body)
-            self._safe = max(self._safe, safe)
-            self._now = counts or self._now
-
-    def _lost(self, expected: bool = False) -> None:
-        if self._wire is not None:
-            self._wire.socket.close()
-            self._wire = None
-        for name, value in self._now.items():
-            if name not in _GAUGES:
-                self._past[name] = _sum(self._past[name], value)
-        self._now = {}
-        if not expected:
-            self._wait_longer("The outbox's companion process has died; the next one takes over.")
-            if self._process is not None:
-                self._process.kill()
-                self._process.wait()
-
-    def _wait_longer(self, reason: str) -> None:
-        logger.error("%s", reason)
-        self._start_at = time.monotonic() + self._patience
-        self._patience = min(self._patience * 2, 30.0)
+    def _hang_up(self) -> None:
+        with self._lock:
+            pipe, self._pipe = self._pipe, None
+        if pipe is not None:
+            os.close(pipe)
 
 
-def open_link(settings: Settings, directory: Path) -> Link:
+def open_link(settings: Settings, directory: Path, ring: Ring) -> Link:
     """A companion where this interpreter can start one, else the thread."""
     python = Path(sys.executable or "").name.startswith(("python", "pypy"))
-    return (
-        CompanionLink(settings, directory) if settings.outbox.companion and python else ThreadLink(settings, directory)
-    )
-
-
-def _sum(one: Any, other: Any) -> Any:
-    if isinstance(one, list):
-        return [a + b for a, b in zip(one, other, strict=True)]
-    return one + other
+    return (CompanionLink if settings.outbox.companion and python else ThreadLink)(settings, directory, ring)

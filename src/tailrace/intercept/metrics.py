@@ -20,7 +20,7 @@ _COUNTERS = {
     "disk_refusals": "Times that the disk took no more.",
 }
 _GAUGES = {
-    "queued": "Events captured and not yet handed to the sender.",
+    "queued": "Events captured, and not yet in Kafka, on disk or dropped.",
     "waiting": "Events that neither Kafka nor the spool has taken yet.",
     "in_flight": "Events on their way to Kafka.",
     "spool_bytes": "Bytes in the spools.",

@@ -1,59 +1,169 @@
 """Memory that a site's worker and its companion have in common.
 
 It belongs to no file system and lives until both have closed it: what a killed worker had written, its companion still
-reads, and what a killed companion had not yet made safe, the next one finds. Writing never waits for anybody.
+reads, and what a killed companion had not yet made safe, the next one finds. Writing is a copy of some hundred bytes,
+without a system call, and waits for nobody; where there is no room it says so.
+
+Records lie one behind the other, each behind its length, none across the end. Positions count laps of the ring and only
+grow. When everything is safe, writing goes back to the front before the end and raises the floor, below which nothing
+is to be read: a calm site touches the same few pages again and again.
 """
 
 from __future__ import annotations
 
+import mmap
 import os
+import struct
 import tempfile
+import threading
+import weakref
+from collections.abc import Sequence
 
-_WORTH_FREEING = 1 << 20
+_HEAD = struct.Struct("<I")  # a record's length
+_MARK = 0xFFFFFFFF  # instead of a length: the lap ends here
+_CALM = 1 << 20  # when a lap has come so far, writing looks whether it can go back to the front
+_STEP = 1 << 14  # and after so many bytes again
+_PAGE = 4096
+_WRITTEN, _FLOOR, _SAFE, _SETTLED, _ASLEEP = range(5)  # the words at the beginning of the first page
+_SEED = slice(64, 80)
+_NUMBERS = slice(128, _PAGE)
 
 
 class Ring:
-    """Bytes by position. Positions only grow; only the newest `size` bytes are there."""
+    """One end of it. One process writes, from any thread; another one, or a thread, reads."""
 
     def __init__(self, size: int, fd: int | None = None) -> None:
         self.size = size
-        self.fd = _anonymous() if fd is None else fd
+        self.fd = _anonymous(_PAGE + size) if fd is None else fd
+        self._close = weakref.finalize(self, os.close, self.fd)
+        self._memory = mmap.mmap(self.fd, _PAGE + size)
+        self._words = memoryview(self._memory)[:64].cast("Q")
+        self._numbers = memoryview(self._memory)[_NUMBERS].cast("d")
+        if fd is None:
+            self._memory[_SEED] = os.urandom(16)
+        self.count = 0  # records that were written
+        self.refused = 0  # records for which there was no room
+        self._lock = threading.Lock()
+        self._lap = 0  # the position at which this lap began
+        self._at = 0  # how far the lap has come
+        self._until = 0  # how far it may go before somebody looks again
 
-    def write(self, position: int, data: bytes) -> None:
-        at = position % self.size
-        until_end = self.size - at
-        self._put(data[:until_end], at)
-        if len(data) > until_end:
-            self._put(data[until_end:], 0)
+    # the worker's side
 
-    def read(self, position: int, length: int) -> bytes:
-        at = position % self.size
-        until_end = self.size - at
-        if length <= until_end:
-            return os.pread(self.fd, length, at)
-        return os.pread(self.fd, until_end, at) + os.pread(self.fd, length - until_end, 0)
+    def write(self, record: bytes) -> bool:
+        """Whether there was room."""
+        with self._lock:
+            at = self._at
+            end = at + 4 + len(record)
+            if end > self._until:
+                if not self._make_room(4 + len(record)):
+                    self.refused += 1
+                    return False
+                at = self._at
+                end = at + 4 + len(record)
+            self._memory[_PAGE + at : _PAGE + end] = _HEAD.pack(len(record)) + record
+            self._at = end
+            self.count += 1
+            self._words[_WRITTEN] = self._lap + end
+            return True
 
-    def rewound(self, position: int) -> int:
-        """The position to go on at when nothing in here is needed any more: the next one at the front, so that a calm
-        site touches the same few pages again and again. What a busy hour has used is given back."""
-        at = position % self.size
-        if at == 0:
-            return position
-        if at > _WORTH_FREEING:
-            os.ftruncate(self.fd, 0)
-        return position - at + self.size
+    def _make_room(self, need: int) -> bool:
+        safe = max(self._words[_SAFE], self._words[_FLOOR])
+        if safe == self._lap + self._at and (self._at >= _CALM or self._at + need > self.size):
+            self._lap += self.size
+            self._at = 0
+            self._words[_FLOOR] = safe = self._lap
+        elif self._at + need > self.size:
+            if self.size - self._at >= _HEAD.size:
+                if safe + self.size - self._lap - self._at < _HEAD.size:
+                    return False  # full to the last byte
+                _HEAD.pack_into(self._memory, _PAGE + self._at, _MARK)
+            self._lap += self.size
+            self._at = 0
+        free = min(self.size, safe + self.size - self._lap)
+        self._until = min(free, self._at + max(_STEP, need))
+        return self._at + need <= free
+
+    @property
+    def asleep(self) -> bool:
+        """Whether the reader wants to be woken."""
+        return self._words[_ASLEEP] != 0
+
+    # the reader's side
+
+    @asleep.setter
+    def asleep(self, wanted: bool) -> None:
+        self._words[_ASLEEP] = int(wanted)
+
+    @property
+    def seed(self) -> bytes:
+        """Random bytes, the same for every reader."""
+        return self._memory[_SEED]
+
+    @property
+    def written(self) -> int:
+        """The position behind the newest record."""
+        return self._words[_WRITTEN]
+
+    @property
+    def safe(self) -> int:
+        """The position before which nothing is needed any more."""
+        return self._words[_SAFE]
+
+    @property
+    def settled(self) -> int:
+        """How many records lie before `safe`."""
+        return self._words[_SETTLED]
+
+    def settle(self, position: int, records: int) -> None:
+        """So many more records are not needed any more, all before this position."""
+        self._words[_SETTLED] += records
+        self._words[_SAFE] = position
+
+    def read(self, position: int, end: int, limit: int) -> list[tuple[int, bytes]]:
+        """The next records before `end`, some `limit` bytes of them, each with the position behind it."""
+        found = []
+        position = max(position, self._words[_FLOOR])
+        stop = min(end, position + limit)
+        while position < stop:
+            at = position % self.size
+            length = _MARK
+            if self.size - at >= _HEAD.size:
+                (length,) = _HEAD.unpack_from(self._memory, _PAGE + at)
+            if length == _MARK:
+                position += self.size - at
+                stop = min(end, position + limit)
+                continue
+            at += _PAGE + _HEAD.size
+            position += _HEAD.size + length
+            found.append((position, self._memory[at : at + length]))
+        return found
+
+    # what the reader tells the worker
+
+    @property
+    def numbers(self) -> list[float]:
+        return list(map(float, self._numbers))
+
+    @numbers.setter
+    def numbers(self, values: Sequence[float]) -> None:
+        for index, value in enumerate(values):
+            self._numbers[index] = value
 
     def close(self) -> None:
-        os.close(self.fd)
+        self._words.release()
+        self._numbers.release()
+        self._memory.close()
+        self._close()
 
-    def _put(self, data: bytes, at: int) -> None:
-        if os.pwrite(self.fd, data, at) != len(data):
-            raise OSError("the memory between the site and its companion takes no more")
 
-
-def _anonymous() -> int:
+def _anonymous(size: int) -> int:
     """A file without a name, closed to programs that are started without being given it."""
     if hasattr(os, "memfd_create"):
-        return os.memfd_create("tailrace-outbox")
+        fd = os.memfd_create("tailrace-outbox")
+        os.ftruncate(fd, size)
+        return fd
     with tempfile.TemporaryFile() as file:
+        file.write(bytes(size))  # a disk that is full says so now, and not in the middle of a request
+        file.flush()
         return os.dup(file.fileno())

@@ -118,6 +118,8 @@ class Sender:
         if self._pending and self._spool(list(self._pending)):
             self._pending.clear()
         self.counts.dropped += len(self._pending)
+        while self._pending:
+            self._pending.popleft().safe()
         if self._producer is not None and self._in_flight:
             with contextlib.suppress(KafkaException):
                 self._producer.purge(in_flight=False)

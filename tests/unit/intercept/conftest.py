@@ -13,6 +13,7 @@ import uvicorn
 
 from tailrace.intercept.capture import Capture
 from tailrace.intercept.outbox import Outbox
+from tailrace.intercept.ring import Ring
 from tailrace.settings import CaptureSettings, Settings
 
 
@@ -23,21 +24,24 @@ class Notebook(Outbox):
         super().__init__(settings)
         self._capture = Capture(settings, b"secret")
 
-    def _start(self) -> None:
-        pass
+    def _start(self) -> Ring:
+        with self._lock:
+            self._ring = self._ring or Ring(self.settings.outbox.memory_bytes)
+            return self._ring
 
     def queued(self, at_least: int = 1) -> list[bytes]:
         """What would go to the companion, as it is in memory."""
+        ring = self._start()
         deadline = time.monotonic() + 10
-        while len(self._queue) < at_least and time.monotonic() < deadline:
+        while ring.count - ring.settled < at_least and time.monotonic() < deadline:
             time.sleep(0.005)
-        return list(self._queue)
+        return [record for _, record in ring.read(ring.safe, ring.written, ring.size)]
 
     def events(self, at_least: int = 1) -> list[dict[str, Any]]:
         """The events so far, once there are enough."""
         packed = self.queued(at_least)
-        self._queue.clear()
-        return [orjson.loads(value) for _, value in self._capture.records(packed, bytes(10 * len(packed)))]
+        self._start().settle(self._start().written, len(packed))
+        return [orjson.loads(value) for _, value in self._capture.records([(one, "0" * 20) for one in packed])]
 
 
 @pytest.fixture

@@ -231,12 +231,12 @@ def test_a_broken_interceptor_does_not_break_the_site(site, monkeypatch):
     assert httpx.get(f"http://{address}/").text == "hello"
 
 
-def test_a_full_queue_drops_the_newest(notebook):
+def test_a_full_ring_drops_the_newest(notebook):
     book = notebook()
-    book._limit = 3
+    book.settings = book.settings.derive({"outbox.memory_bytes": 1 << 16})
     for number in range(5):
-        book.put(b"%d" % number)
-    assert list(book._queue) == [b"0", b"1", b"2"]
+        book.put(b"%d" % number * 20_000)
+    assert [one[:1] for one in book.queued()] == [b"0", b"1", b"2"]
     stats = book.stats()
     assert (stats["captured"], stats["queued"], stats["dropped"]) == (5, 3, 2)
 

@@ -81,7 +81,7 @@ def test_a_sighting_that_makes_no_sense_does_not_stop_the_others():
     good = (ARRIVAL, 1, "GET", b"/good", None, None, [], 200, None, None)
     strange = (ARRIVAL, 1, "GET", b"/", None, None, [("text", "not bytes")], 200, None, None)
     packed = [marshal.dumps(one) for one in (strange, good, (1, 2))] + [b"rubbish"]
-    ((_, value),) = capture().records(packed, bytes(40))
+    ((_, value),) = capture().records([(one, RANDOM) for one in packed])
     assert orjson.loads(value)["url"] == "/good"
 
 

@@ -127,7 +127,7 @@ def test_exceptions_are_seen_and_raised(notebook):
     book = notebook()
     with pytest.raises(ValueError, match="on purpose"):
         WsgiInterceptor(before, book.settings, book)(dict(ENVIRON), lambda *arguments: None)
-    assert (book.events()[0]["status"], book.stats()["captured"]) == (500, 0)
+    assert (book.events()[0]["status"], book.stats()["queued"]) == (500, 0)
     result, book = run(respond(later()), notebook)
     with pytest.raises(ValueError, match="on purpose"):
         list(result)
