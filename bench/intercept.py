@@ -4,8 +4,9 @@ The bare application and the intercepted one are loaded in short turns within on
 Whatever else the machine does makes a turn slower and never faster, by milliseconds where a tenth of one is looked for:
 a quantile is the lower quartile of the turns' quantiles, for both alike. Before each turn the companion has caught up.
 Three parts: latency and throughput at a rate near what one worker can serve; what one worker can serve at all; and
-latency while the broker is dead, after which every event must be in Kafka exactly once. A middleware that does nothing
-is measured too: it is what no interceptor in Python can be below.
+latency while the broker is dead, after which every event must be in Kafka exactly once. The worker
+has a core to itself; the load, the companion and Kafka share the others. A middleware that does nothing is measured
+too: it is what no interceptor in Python can be below.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from typing import Any
 
 import psutil
 
+from bench import machine
 from bench.line import Context, Result
 from bench.load import Load
 from tailrace.errors import ServiceError
@@ -47,7 +49,7 @@ OUTAGE_RATE = 500.0
 class Server:
     """One uvicorn worker."""
 
-    def __init__(self, context: Context, name: str, **variables: str) -> None:
+    def __init__(self, context: Context, core: set[int], name: str, **variables: str) -> None:
         self.name = name
         self.port = _free_port()
         command = [sys.executable, "-m", "uvicorn", "bench.intercepted:app", "--port", str(self.port)]
@@ -57,6 +59,7 @@ class Server:
             [*command, "--log-level", "error", "--no-access-log"], env=environ, cwd=context.scratch,
             stdout=self.log, stderr=self.log,
         )  # fmt: skip
+        machine.pin(psutil.Process(self.process.pid), core)
         self.took: list[list[int]] = []
         self.rates: list[float] = []
         self.cpu: list[float] = []
@@ -106,6 +109,11 @@ class Server:
 
 
 def run(context: Context) -> list[Result]:
+    with machine.one_core_free() as (core, rest):
+        return _run(context, core, rest)
+
+
+def _run(context: Context, core: set[int], rest: set[int]) -> list[Result]:
     topic = f"bench.intercept.{uuid.uuid4().hex[:8]}"
     ensure(context.settings, [TopicSpec(topic, partitions=2)])
     variables = {
@@ -117,13 +125,15 @@ def run(context: Context) -> list[Result]:
     load = Load(context.settings)
     servers: list[Server] = []
     try:
-        servers.append(bare := Server(context, "bare"))
-        servers.append(nothing := Server(context, "a middleware that does nothing", INTERCEPT="nothing"))
-        servers.append(ours := Server(context, "intercepted", **variables))
+        servers.append(bare := Server(context, core, "bare"))
+        servers.append(nothing := Server(context, core, "a middleware that does nothing", INTERCEPT="nothing"))
+        servers.append(ours := Server(context, core, "intercepted", **variables))
         for server in servers:
             server.wait()
             server.load(load, TURN)  # the first requests of a process are slow, and the load generator warms up
             server.forget()
+            for companion in psutil.Process(server.process.pid).children():
+                machine.pin(companion, rest)
         results = _capacity(context, load, bare, nothing, ours)
         rate = NEAR * median(bare.rates)
         results += _near(context, load, bare, ours, rate)

@@ -42,6 +42,27 @@ def busy_cores(seconds: float = 2.0) -> float:
     return psutil.cpu_percent(interval=seconds) / 100 * (os.cpu_count() or 1)
 
 
+@contextmanager
+def one_core_free() -> Iterator[tuple[set[int], set[int]]]:
+    """This process and its children leave one core to others: the free one, and the rest. The same for both where there
+    is only one, or where processes cannot be kept from a core."""
+    everywhere = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
+    free, rest = ({max(everywhere)}, everywhere - {max(everywhere)}) if len(everywhere) > 1 else (set(), set())
+    try:
+        pin(psutil.Process(), rest)
+        yield free, rest
+    finally:
+        pin(psutil.Process(), everywhere if rest else set())
+
+
+def pin(process: psutil.Process, cores: set[int]) -> None:
+    """The process, its children and all their threads to these cores; what they start later inherits it."""
+    for one in [process, *process.children(recursive=True)] if cores else []:
+        for thread in Path(f"/proc/{one.pid}/task").glob("*"):
+            with suppress(ProcessLookupError):
+                os.sched_setaffinity(int(thread.name), cores)
+
+
 class Stolen:
     """The share of processor time since then that the host of a virtual machine gave to others."""
 
