@@ -36,7 +36,7 @@ from tailrace.visitors.direct import generate
 
 RATE = 500
 SECONDS = 300.0
-WARM_SECONDS = 20.0  # half of it where other lines want their part of the hour
+WARM_SECONDS, SHORT_WARM_SECONDS = 45.0, 10.0  # the short one where other lines want their part of the hour
 BROKER_SECONDS = 30.0  # a broker that has just been started is slow: its Java compiles what runs often
 START_SECONDS = 300.0
 GRACE_SECONDS = 2.0
@@ -146,7 +146,7 @@ def _measure(context: Context, variant: Variant, seconds: float) -> tuple[list[f
     try:
         with _engine(context, variant, topic, result) as child:
             _wait_for_first(sender, receiver, child, variant)
-            sender.send(WARM_SECONDS if context.alone else WARM_SECONDS / 2, keep=False)
+            sender.send(WARM_SECONDS if context.alone else SHORT_WARM_SECONDS, keep=False)
             with _without_garbage():
                 sender.send(seconds, keep=True)
             time.sleep(GRACE_SECONDS)

@@ -18,7 +18,7 @@ LATE_COMPILER = (
     "-XX:Tier4BackEdgeThreshold=400000",
 )
 _KEPT = 3
-_SILENT = ("-Xlog:disable", "-Xlog:all=error:stderr")
+_SILENT = ("-Xlog:all=off:stdout", "-Xlog:all=error:stderr")  # what somebody logs to a file is theirs
 
 
 @dataclass(frozen=True)

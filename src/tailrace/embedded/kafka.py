@@ -62,7 +62,7 @@ class Kafka(Service):
         base += [f"-Dlog4j2.configurationFile={(self.home / 'log4j2.properties').as_uri()}"]
         self._format([*base, "-XX:TieredStopAtLevel=1"], jars[0].parent.name)
         heap = embedded.kafka_heap
-        tuning = [f"-Xms{heap}", f"-Xmx{heap}", "-XX:+UseSerialGC", "-Djava.awt.headless=true"]
+        tuning = [f"-Xms{heap}", f"-Xmx{heap}", "-XX:+UseParallelGC", "-Djava.awt.headless=true"]
         self._classes = ClassArchive.of(self.settings, java, jars[0].parent.name)
         tuning += [*LATE_COMPILER, *(self._classes.use() or self._classes.record())]
         self.command = [*base, *tuning, "kafka.Kafka", str(self.home / "server.properties")]
@@ -178,6 +178,7 @@ _PROPERTIES = {
     "num.network.threads": "2",
     "num.io.threads": "4",
     "log.cleaner.threads": "1",
+    "log.cleaner.dedupe.buffer.size": str(16 * 1024 * 1024),  # by default a quarter of the heap
 }
 
 _LOG4J = """status = error
