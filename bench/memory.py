@@ -39,7 +39,7 @@ def run(context: Context) -> list[Result]:
     over = threading.Event()
     written: list[int] = []
     writer = threading.Thread(target=lambda: written.append(crash.visit(over.is_set)))
-    options = {"JAVA_TOOL_OPTIONS": f"-Xlog:gc:file={logs}/%p.log -Xms1g -XX:+AlwaysPreTouch"}
+    options = {"JAVA_TOOL_OPTIONS": f"-Xlog:gc:file={logs}/%p.log -XX:InitialRAMPercentage=50 -XX:+AlwaysPreTouch"}
     with crash.start([f"{REALTIME}:realtime=1m", *BATCHED], "micro-batch=1s", variables=options) as process:
         writer.start()
         try:
