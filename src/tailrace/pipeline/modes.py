@@ -50,6 +50,11 @@ class Mode:
             raise ModeError(f"Mode {text!r}: a real-time batch lasts at least 5 seconds.", "Write realtime=1m.")
         return cls(word, span)
 
+    @property
+    def batch_seconds(self) -> float:
+        """How long a batch reads; 0 for those that read only what is there."""
+        return self.span.ms / 1000 if self.kind == "realtime" else 0.0
+
     def __str__(self) -> str:
         return f"{self.kind}={self.span.ms}ms" if self.kind == "micro-batch" and self.span.ms else self.kind
 

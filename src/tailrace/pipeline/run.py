@@ -38,7 +38,9 @@ class Runner:
         ready = prepared or {}
         self.spark = spark
         self.database = Database(settings)
-        self.statuses = [Status(pipeline.name, pipeline.source.topic, str(mode)) for pipeline, mode in runs]
+        self.statuses = [
+            Status(pipeline.name, pipeline.source.topic, str(mode), mode.batch_seconds) for pipeline, mode in runs
+        ]
         self.workers = [
             Worker(spark, settings, self.database, pipeline, mode, status, once=once, prepared=ready.get(pipeline.name))
             for (pipeline, mode), status in zip(runs, self.statuses, strict=True)

@@ -32,11 +32,13 @@ _PATIENCE_SECONDS = 1.0  # a status that is a second old is better than one that
 @dataclass(slots=True)
 class Status:
     """One pipeline's state, filled by its worker and read by the board. `state` is running, waiting, restarting, failed
-    or stopped."""
+    or stopped. A real-time batch reads for many seconds (`batch_seconds`) before it is accounted for at its end: until
+    then the lag is the one of its beginning, and only if the end is overdue do unaccounted rows count as unread."""
 
     pipeline: str
     source: str
     mode: str
+    batch_seconds: float = 0.0
     state: str = "waiting"
     reason: str | None = "starting"
     batch_id: int | None = None
@@ -46,6 +48,8 @@ class Status:
     logged: float | None = None
     batch_duration_ms: int | None = None
     _recent: list[tuple[float, int]] = field(default_factory=list)
+    _lag: tuple[int, float] | None = None
+    _overdue: float = 0.0
 
     def become(self, state: str, reason: str | None = None) -> None:
         self.state, self.reason = state, reason
@@ -60,16 +64,24 @@ class Status:
         if logged_micros:
             self.logged = max(self.logged or 0.0, logged_micros / 1e6)
         self._recent = [*self._recent[-200:], (time.monotonic(), entry.rows_in)]
+        self._lag, self._overdue = None, time.monotonic() + 1.5 * self.batch_seconds
 
     def rate(self) -> float:
-        """Rows in per second over the last seconds."""
-        edge = time.monotonic() - _RATE_SECONDS
-        return sum(rows for at, rows in list(self._recent) if at >= edge) / _RATE_SECONDS
+        """Rows in per second over the last seconds, or over a real-time batch."""
+        seconds = max(_RATE_SECONDS, self.batch_seconds)
+        edge = time.monotonic() - seconds
+        return sum(rows for at, rows in list(self._recent) if at >= edge) / seconds
+
+    def lag(self, high: dict[int, int]) -> tuple[int, float] | None:
+        """Rows of the log that were not read yet, and the age of the newest that was. None before the first account."""
+        if self.position and (self._lag is None or time.monotonic() >= self._overdue):
+            rows = sum(max(0, end - self.position.get(p, 0)) for p, end in high.items())
+            self._lag = rows, max(0.0, time.time() - self.logged) if rows and self.logged else 0.0
+        return self._lag
 
     def report(self, high: dict[int, int], arriving: float, retention_seconds: float | None) -> dict[str, Any]:
         """The status record. `high` is the log's end, `arriving` the rows per second that come in."""
-        lag = sum(max(0, end - self.position.get(p, 0)) for p, end in high.items()) if self.position else None
-        behind = max(0.0, time.time() - self.logged) if lag and self.logged else 0.0
+        lag, behind = self.lag(high) or (None, 0.0)
         rate = self.rate()
         catch_up = 0.0 if not lag else lag / (rate - arriving) if rate > arriving else None
         left = None if retention_seconds is None else max(0.0, retention_seconds - behind)
