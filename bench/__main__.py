@@ -78,7 +78,7 @@ def main(
     rounds: Annotated[int, typer.Option(min=1)] = 3,
     rows: Annotated[int, typer.Option(min=500, help="Clicks of a throughput line.")] = 5_000_000,
     quick: Annotated[bool, typer.Option("--quick", help="A fifth of everything, one round, no page written.")] = False,
-    without: Annotated[list[str] | None, typer.Option(help="Leave an engine out.")] = None,
+    without: Annotated[list[str] | None, typer.Option(help="Leave an engine out; no page written.")] = None,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the logs of the engines.")] = False,
     home: Annotated[Path | None, typer.Option(help="Where the bench's own stack lives.")] = None,
 ) -> None:
@@ -87,6 +87,7 @@ def main(
     _taking[:] = [engine for engine in throughput.ENGINES if engine not in (without or [])]
     if quick:
         rounds, rows = 1, rows // 5
+    whole = not quick and not without  # a line without its peers must not take the place of one with them
     settings = Settings.load(home=home or ROOT / ".tailrace" / "bench")
     scratch = Path(mkdtemp(prefix="tailrace-bench-"))
     measured = []
@@ -100,13 +101,13 @@ def main(
                 )  # fmt: skip
                 line = _measure(name, context)
                 measured.append(line)
-                _publish(line, output, write=not quick)
+                _publish(line, output, write=whole)
     finally:
         if not keep:
             shutil.rmtree(scratch, ignore_errors=True)
     if output == "json":
         print(json.dumps([report.as_dict(line) for line in measured], indent=2))
-    if not quick:
+    if whole:
         Console(stderr=True).print(f"Written: {PAGE.relative_to(ROOT)} and {STORE.relative_to(ROOT)}.")
 
 
