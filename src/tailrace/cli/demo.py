@@ -134,6 +134,8 @@ def _print(summary: Summary) -> None:
     for name, row in summary.pipelines.items():
         fates.add_row(name, *(str(row[column]) for column in columns))
     console.out.print(fates)
+    for name, count in summary.relayed.items():
+        console.out.print(f" {name}: {count} events in real time; the ledger gets them in the next run.")
     console.out.print(f"\n{summary.events} events in; rows out: {_pairs(summary.sinks)}.")
     for topic, figures in summary.latency.items():
         console.out.print(

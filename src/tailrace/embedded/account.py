@@ -42,7 +42,8 @@ class Books:
 
 @dataclass(slots=True)
 class Summary:
-    """What a run of the demo did. `missing` are rows of the log that a pipeline has not accounted for."""
+    """What a run of the demo did. `missing` are rows of the log that a pipeline has not accounted for; `relayed` are
+    the events that came through a real-time pipeline whose long batch, and with it its account, was still open."""
 
     events: int
     pipelines: dict[str, dict[str, int]]
@@ -50,6 +51,7 @@ class Summary:
     latency: dict[str, dict[str, float]]
     balance: int
     missing: dict[str, int]
+    relayed: dict[str, int]
 
     @property
     def sound(self) -> bool:
@@ -99,7 +101,8 @@ def summarise(
     if realtime and relayed < out:
         missing[", ".join(sorted(realtime))] = out - relayed
     balance = sum(fates["balance"] for fates in pipelines.values())
-    return Summary(events, pipelines, sinks, latency, balance, missing)
+    still_open = {name: relayed for name in realtime if name not in pipelines}
+    return Summary(events, pipelines, sinks, latency, balance, missing, still_open)
 
 
 class Arrival:

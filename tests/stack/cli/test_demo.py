@@ -41,6 +41,9 @@ def test_it_ends_by_itself_with_every_row_accounted_for(ended: subprocess.Comple
     summary = json.loads(ended.stdout)
     assert summary["ok"] and summary["balance"] == 0 and not summary["missing"]
     assert summary["events"] > 50
+    named = {*summary["pipelines"], *summary["relayed"]}
+    assert named == {"archive", "audience", "enriched", "page_views", "signups", "visitors_now"}
+    assert all(count >= summary["events"] * 0.9 for count in summary["relayed"].values())
     assert {"kafka", "postgres", "iceberg"} <= set(summary["sinks"])
     assert all(rows > 0 for rows in summary["sinks"].values())
 
