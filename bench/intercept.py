@@ -140,6 +140,7 @@ def _run(context: Context, core: set[int], rest: set[int]) -> list[Result]:
         if context.stack is not None:
             results += _outage(context, load, context.stack, bare, ours)
         requests = ours.requests
+        _wait_for_spool(context)
         ours.stop()
         results.append(_account(context, topic, requests))
         return results
@@ -223,6 +224,13 @@ def _outage(context: Context, load: Load, stack: Any, bare: Server, ours: Server
     figures |= {"max_us": max(turn[-1] for turn in ours.took), "bare_max_us": max(turn[-1] for turn in bare.took)}
     name = f"intercepted, broker dead for {seconds:.0f} s"
     return [Result("intercept", name, figures, not missed and not ours.failed, _aim(missed))]
+
+
+def _wait_for_spool(context: Context) -> None:
+    """A site that stops before its companion knows of the broker's return leaves the spool to the next one."""
+    deadline = time.monotonic() + 60
+    while any((context.scratch / "outbox").glob("spool-*/*.seg")) and time.monotonic() < deadline:
+        time.sleep(0.2)
 
 
 def _account(context: Context, topic: str, requests: int) -> Result:
