@@ -4,9 +4,9 @@ The bare application and the intercepted one are loaded in short turns within on
 Whatever else the machine does makes a turn slower and never faster, by milliseconds where a tenth of one is looked for:
 a quantile is the lower quartile of the turns' quantiles, for both alike. Before each turn the companion has caught up.
 Three parts: latency and throughput at a rate near what one worker can serve; what one worker can serve at all; and
-latency while the broker is dead, after which every event must be in Kafka exactly once. The worker
-has a core to itself; the load, the companion and Kafka share the others. A middleware that does nothing is measured
-too: it is what no interceptor in Python can be below.
+latency while the broker is dead, after which every event must be in Kafka exactly once. The worker has a core to
+itself; the load, the companion and Kafka share the others. A middleware that does nothing is measured too: it is what
+no interceptor in Python can be below.
 """
 
 from __future__ import annotations

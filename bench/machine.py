@@ -44,8 +44,8 @@ def busy_cores(seconds: float = 2.0) -> float:
 
 @contextmanager
 def one_core_free() -> Iterator[tuple[set[int], set[int]]]:
-    """This process and its children leave one core to others: the free one, and the rest. The same for both where there
-    is only one, or where processes cannot be kept from a core."""
+    """This process and its children leave one core to others: the free one, and the rest. Both are empty, and nothing
+    is pinned, where there is only one core or where processes cannot be kept from it."""
     everywhere = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
     free, rest = ({max(everywhere)}, everywhere - {max(everywhere)}) if len(everywhere) > 1 else (set(), set())
     try:

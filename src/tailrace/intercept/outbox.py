@@ -58,25 +58,24 @@ class Outbox:
 
     def stats(self) -> dict[str, Any]:
         """Since the start of this process: captured, skipped by rule, queued, spooled, sent, dropped and more."""
-        ring = self._ring
-        if ring is None:
-            return {**Counts().as_dict(), "captured": 0, "skipped": dict(self.skipped), "queued": 0}
-        counts = Counts.of(ring.numbers)
-        counts.dropped += ring.refused
-        queued = max(0, ring.count - ring.settled)
-        captured = ring.count + ring.refused
+        counts, captured, queued = Counts(), 0, 0
+        if (ring := self._ring) is not None:
+            counts = Counts.of(ring.numbers)
+            counts.dropped += ring.refused
+            queued = max(0, ring.count - ring.settled)
+            captured = ring.count + ring.refused
         return {**counts.as_dict(), "captured": captured, "skipped": dict(self.skipped), "queued": queued}
 
-    def close(self, seconds: float | None = None) -> None:
-        """Sends what it can in that time (`outbox.close_seconds`) and leaves the rest in the spool. May be called
-        twice; a sighting put afterwards starts it anew."""
+    def close(self) -> None:
+        """Sends what it can within `outbox.close_seconds` and leaves the rest in the spool. May be called twice; a
+        sighting put afterwards starts it anew."""
         with self._lock:
             link, self._link = self._link, None
             if link is not None:
                 self._closing, self._thread = self._thread, None
         if link is not None and self._closing is not None:
             link.close()
-            self._closing.join(5.0 + (self.settings.outbox.close_seconds if seconds is None else seconds))
+            self._closing.join(5.0 + self.settings.outbox.close_seconds)
 
     def _start(self) -> Ring:
         with self._lock:

@@ -53,14 +53,11 @@ class Ring:
     def write(self, record: bytes) -> bool:
         """Whether there was room."""
         with self._lock:
-            at = self._at
-            end = at + 4 + len(record)
-            if end > self._until:
-                if not self._make_room(4 + len(record)):
-                    self.refused += 1
-                    return False
-                at = self._at
-                end = at + 4 + len(record)
+            need = 4 + len(record)
+            if self._at + need > self._until and not self._make_room(need):
+                self.refused += 1
+                return False
+            at, end = self._at, self._at + need
             self._memory[_PAGE + at : _PAGE + end] = _HEAD.pack(len(record)) + record
             self._at = end
             self.count += 1

@@ -68,7 +68,7 @@ def test_it_is_there_for_whoever_has_it_open_after_the_writer_was_killed(ring):
     heir.close()
 
 
-def test_a_calm_site_goes_back_to_the_front_and_touches_few_pages(ring):
+def test_a_calm_site_goes_back_to_the_front_and_touches_few_pages():
     one = Ring(64 << 20)
     for _ in range(40_000):
         assert one.write(b"x" * 1000)
