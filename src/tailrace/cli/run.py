@@ -35,10 +35,13 @@ def run(
     once: bool = typer.Option(False, "--once", help="Hourly and daily: run what is available, then stop."),
     reset: list[str] | None = typer.Option(None, "--reset", help="Move this pipeline's checkpoint aside first."),
     metrics_port: int | None = typer.Option(None, help="Serve Prometheus metrics; 0 takes a free port."),
+    wait: str = typer.Option("5s", help="How long Kafka may take to answer before this gives up."),
 ) -> None:
     """Run pipelines until Ctrl-C. Each stops at a batch boundary and goes on from there next time."""
     from tailrace.settings import Settings
+    from tailrace.spans import Span
 
+    patience = Span.parse_positive(wait, "--wait").seconds
     given = {"pipelines.metrics_port": metrics_port}
     settings = Settings.load(overrides={name: value for name, value in given.items() if value is not None})
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S", stream=sys.stderr)
@@ -49,7 +52,7 @@ def run(
     if any(wanted.kind == "batch" for _, wanted in runs):
         _run_batches(settings, runs, start, end)
     else:
-        _run_streams(settings, runs, once=once)
+        _run_streams(settings, runs, once=once, patience=patience)
 
 
 def chosen(settings: Settings, names: list[str], mode: str | None) -> list[tuple[Pipeline, Mode]]:
@@ -76,14 +79,17 @@ def _reset(settings: Settings, name: str) -> None:
     console.say(f"The checkpoint of {name} lies now in {aside}." if aside else f"{name} has no checkpoint.")
 
 
-def _run_streams(settings: Settings, runs: list[tuple[Pipeline, Mode]], *, once: bool) -> None:
+def _run_streams(settings: Settings, runs: list[tuple[Pipeline, Mode]], *, once: bool, patience: float) -> None:
     from tailrace.embedded.spark import long_session
     from tailrace.log.topics import declared, ensure
     from tailrace.pipeline.plan import check_all
     from tailrace.pipeline.run import Runner, local_slots
 
-    ensure(settings, declared(settings))
-    with long_session(local_slots(settings, runs)) as spark:
+    def topics() -> Settings:
+        ensure(settings, declared(settings), patience)
+        return local_slots(settings, runs)
+
+    with long_session(settings, topics) as spark:
         runner = Runner(spark, settings, runs, once=once, prepared=check_all(spark, settings, runs))
 
         def stop(number: int, frame: FrameType | None) -> None:

@@ -6,6 +6,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
+
 from tailrace.embedded.files import folder
 from tailrace.embedded.java import JavaHome
 from tailrace.settings import Settings
@@ -41,6 +43,9 @@ class ClassArchive:
 
     def record(self) -> list[str]:
         """Options that write an archive when this Java ends in its own way; `keep` then makes it the archive."""
+        for left in self.part.parent.glob(f".{self.archive.name}.*"):
+            if not psutil.pid_exists(int(left.suffix[1:])):  # a run that failed did not come to keep it
+                left.unlink(missing_ok=True)
         return [f"-XX:ArchiveClassesAtExit={self.part}", *_SILENT]
 
     def keep(self) -> None:

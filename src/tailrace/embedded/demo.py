@@ -1,7 +1,7 @@
 """The demo: the whole loop on this machine, as the services of one supervisor.
 
-Kafka and Postgres first; then the live server, the shop and the pipelines side by side; the visitors come when the
-shop is open. Every part is the same command that a user would run.
+Kafka, Postgres and the pipelines, which take longest, start first; then the live server and the shop. The visitors come
+when the pipelines run, so that a start has both cores. Every part is the same command that a user would run.
 """
 
 from __future__ import annotations
@@ -77,9 +77,9 @@ class Demo:
         env = {"TAILRACE_LIVE__PORT": str(chosen["live"]), "TAILRACE_LIVE__ORIGINS": json.dumps(origins)}
         self.live = self._part("live", [*tailrace, "live"], needs, _answers(f"{self.live_url}/readyz"), env)
         self.shop = self._part("shop", shop, needs, _answers(f"{self.shop_url}/about"))
-        self.pipelines = self._part("pipelines", [*tailrace, "run"], needs, self._pipelines_told)
+        self.pipelines = self._part("pipelines", [*tailrace, "run", "--wait", "60s"], (), self._pipelines_told)
         self.pipelines.stop_seconds = 60.0
-        self.visitors = self._part("visitors", visitors, ("shop",), lambda: True)
+        self.visitors = self._part("visitors", visitors, ("shop", "pipelines"), lambda: True)
 
     @property
     def services(self) -> list[Service]:
@@ -128,7 +128,7 @@ class Demo:
             needs=needs,
             address={"shop": self.shop_url, "live": self.live_url}.get(name, ""),
         )
-        part.before = self._stack_is_up
+        part.before = self._stack_is_up if needs else self.stack.publish
         return part
 
     def _stack_is_up(self) -> None:

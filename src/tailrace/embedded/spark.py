@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,18 +23,31 @@ _ARCHIVE_SECONDS = 60.0
 
 def start_session(settings: Settings, app_name: str = "tailrace") -> SparkSession:
     """Fetch the jars and compile the kernel if need be, then start Spark. One session per process."""
+    from tailrace.pipeline.session import build_session
+
     java, jars = java_home(settings), _jars(settings)
-    return _start(settings, java, jars, app_name, _classes(settings, java, jars).use())
+    options = [*java.options, *LATE_COMPILER, *_classes(settings, java, jars).use()]
+    return build_session(settings, jars, java.home, app_name, options)
 
 
 @contextmanager
-def long_session(settings: Settings) -> Iterator[SparkSession]:
+def long_session(settings: Settings, meanwhile: Callable[[], Settings]) -> Iterator[SparkSession]:
     """A session for a run of pipelines, stopped after the block. The first on a machine keeps its classes at its end,
-    and every later session starts faster."""
+    and every later session starts faster.
+
+    While Java starts, `meanwhile` sees to what the pipelines need, and returns the settings for the session.
+    """
+    from tailrace.pipeline.session import build_session, launch_java
+
     java, jars = java_home(settings), _jars(settings)
     classes = _classes(settings, java, jars)
     known = classes.use()
-    spark = _start(settings, java, jars, "tailrace", known or classes.record())
+    options = [*java.options, *LATE_COMPILER, *(known or classes.record())]
+    with ThreadPoolExecutor(1) as pool:
+        launched = pool.submit(launch_java, settings, jars, java.home, options)
+        settings = meanwhile()
+        launched.result()
+    spark = build_session(settings, jars, java.home, java_options=options)
     yield spark
     spark.stop()
     process: Any = getattr(spark.sparkContext._gateway, "proc", None)
@@ -41,14 +55,6 @@ def long_session(settings: Settings) -> Iterator[SparkSession]:
         process.stdin.close()  # what tells Spark's Java to end
         process.wait(_ARCHIVE_SECONDS)
         classes.keep()
-
-
-def _start(
-    settings: Settings, java: JavaHome, jars: Sequence[Path], app_name: str, archive: Sequence[str]
-) -> SparkSession:
-    from tailrace.pipeline.session import build_session
-
-    return build_session(settings, jars, java.home, app_name, [*java.options, *LATE_COMPILER, *archive])
 
 
 def _jars(settings: Settings) -> list[Path]:

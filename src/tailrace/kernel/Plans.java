@@ -5,6 +5,7 @@ import java.util.List;
 import org.apache.spark.sql.catalyst.expressions.AttributeReference;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.GetStructField;
+import org.apache.spark.sql.catalyst.expressions.PythonUDF;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import scala.Function1;
 import scala.jdk.javaapi.CollectionConverters;
@@ -30,6 +31,24 @@ public final class Plans {
       }
     }
     return fields;
+  }
+
+  /** Names of the operators and functions that run Python, row by row or in batches. */
+  public static List<String> pythonNodes(LogicalPlan plan) {
+    List<String> found = new ArrayList<>();
+    for (LogicalPlan operator : operators(plan)) {
+      String kind = operator.getClass().getSimpleName();
+      if (kind.contains("Python") || kind.contains("Pandas")) found.add(kind);
+      for (Expression expression : CollectionConverters.asJava(operator.expressions())) {
+        addPythonFunctions(expression, found);
+      }
+    }
+    return found;
+  }
+
+  private static void addPythonFunctions(Expression expression, List<String> found) {
+    if (expression instanceof PythonUDF function) found.add(function.name());
+    for (Expression child : CollectionConverters.asJava(expression.children())) addPythonFunctions(child, found);
   }
 
   private static void collect(LogicalPlan plan, List<LogicalPlan> found) {

@@ -13,6 +13,8 @@ from confluent_kafka.admin import AdminClient
 from tailrace.log.security import client_config, explain, speaks_tls
 from tailrace.settings import Settings
 
+PATIENCE = 5.0  # seconds that a broker has to answer at a start
+
 quiet = logging.getLogger("tailrace.log.librdkafka")
 quiet.addHandler(logging.NullHandler())  # heard where the program has set up logging, never on a bare stderr
 
@@ -72,7 +74,7 @@ def check_broker(settings: Settings, timeout: float = 5.0) -> None:
     reached(settings, timeout)
 
 
-def reached(settings: Settings, timeout: float = 5.0) -> AdminClient:
+def reached(settings: Settings, timeout: float = PATIENCE) -> AdminClient:
     """An admin client whose broker has answered; else a ServiceError that names the setting to mend."""
     said: list[str] = []
     client = admin(settings, on_error=lambda error: said.append(error.str()))

@@ -20,7 +20,7 @@ from confluent_kafka.admin import (
 )
 
 from tailrace.errors import SettingsError, TopicError
-from tailrace.log.producer import reached
+from tailrace.log.producer import PATIENCE, reached
 from tailrace.settings import Settings, TopicSettings
 from tailrace.spans import Span
 
@@ -132,12 +132,13 @@ def apply(settings: Settings, differences: Sequence[Difference], *, allow_loss: 
     return list(differences)
 
 
-def ensure(settings: Settings, specs: Iterable[TopicSpec]) -> list[str]:
+def ensure(settings: Settings, specs: Iterable[TopicSpec], patience: float = PATIENCE) -> list[str]:
     """Creates the topics that are missing and leaves all others as they are. Returns the names it created.
 
-    When it returns, the broker that answers tells of all of them."""
+    When it returns, the broker that answers tells of all of them. A ServiceError if none does for `patience` seconds.
+    """
     wanted = list(specs)
-    client = reached(settings)
+    client = reached(settings, patience)
     there = client.list_topics(timeout=_TIMEOUT).topics
     missing = [spec for spec in wanted if spec.name not in there]
     return [spec.name for spec in missing if _create(client, spec)]

@@ -149,6 +149,11 @@ def fields_read(spark: SparkSession, plan: Any, struct: str) -> set[str]:
     return set(_java(spark).Plans.fieldsRead(plan, struct))
 
 
+def python_nodes(spark: SparkSession, plan: Any) -> list[str]:
+    """Names of a plan's operators and functions that run Python row by row or in batches."""
+    return list(_java(spark).Plans.pythonNodes(plan))
+
+
 def sql_reason(spark: SparkSession, problem: BaseException) -> tuple[str, str] | None:
     """SQLSTATE (empty if there is none) and message of what Postgres or its driver said, behind a failure of
     a `postgres_task`; None if it failed for another reason."""

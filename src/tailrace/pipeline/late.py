@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from tailrace.pipeline.compile import Compiled
 
 
-RECORD = "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp"
-
 
 @dataclass(frozen=True, slots=True)
 class LateRule:
@@ -54,10 +52,8 @@ def check(compiled: Compiled) -> None:
     how = rule(compiled)
     if how is None:
         return
-    spark = compiled.result.sparkSession
-    nothing = spark.createDataFrame([], RECORD)
     try:
-        find(compiled, compiled.entry.classify(nothing), how, 1)
+        find(compiled, compiled.classified, how, 1)
     except carry.Uncarried as operator:
         raise DefinitionError(
             f"Pipeline {compiled.pipeline.name!r}: its late rows could not be told: a record cannot be followed "

@@ -91,17 +91,6 @@ def fields_read(frame: DataFrame, struct: str) -> set[str]:
     return kernel.fields_read(frame.sparkSession, optimized(frame), struct)
 
 
-def python_nodes(plan: Any) -> list[str]:
-    """Names of operators and functions that run Python row by row or in batches."""
-    found = []
-    for node in walk(plan):
-        if "Python" in kind(node) or "Pandas" in kind(node):
-            found.append(kind(node))
-        for expression in items(node.expressions()):
-            found += [str(e.name()) for e in walk(expression) if kind(e) == "PythonUDF"]
-    return found
-
-
 @dataclass(frozen=True, slots=True)
 class StateOperator:
     """An operator's state as far as a checkpoint depends on it."""

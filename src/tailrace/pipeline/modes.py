@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tailrace.errors import ModeError
-from tailrace.pipeline import logical
+from tailrace.pipeline import kernel, logical
 from tailrace.spans import Span
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def obstacle(spark: SparkSession, mode: Mode, compiled: Compiled) -> str | None:
     if mode.kind == "batch":
         return None
     if mode.kind == "realtime":
-        return _realtime_obstacle(compiled)
+        return _realtime_obstacle(spark, compiled)
     word, reason = logical.output_mode(spark, compiled.result)
     return None if word else f"Spark cannot run it as a stream: {reason}"
 
@@ -80,7 +80,7 @@ def check(spark: SparkSession, mode: Mode, compiled: Compiled) -> None:
         )
 
 
-def _realtime_obstacle(compiled: Compiled) -> str | None:
+def _realtime_obstacle(spark: SparkSession, compiled: Compiled) -> str | None:
     kinds = [sink.kind for sink in compiled.pipeline.sinks]
     if kinds != ["kafka"]:
         names = ", ".join(sink.name for sink in compiled.pipeline.sinks)
@@ -89,7 +89,7 @@ def _realtime_obstacle(compiled: Compiled) -> str | None:
     states = [str(logical.describe_state(node)) for node in logical.stateful_nodes(plan)]
     if states:
         return f"real time keeps no state, and it has {states[0]}"
-    python = logical.python_nodes(plan)
+    python = kernel.python_nodes(spark, plan)
     if python:
         return f"real time runs no Python functions, and it has {python[0]}"
     fails = [rule.name for rule in compiled.pipeline.quality if rule.otherwise == "fail"]

@@ -11,6 +11,7 @@ from pathlib import Path
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 import psutil
+from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from tailrace.errors import ServiceError, SettingsError
@@ -46,6 +47,16 @@ def build_session(
             raise ServiceError(what, "Run `tailrace doctor`, and look at spark.master and spark.conf.") from error
 
 
+def launch_java(settings: Settings, jars: Sequence[Path], java_home: Path, java_options: Sequence[str] = ()) -> None:
+    """Start the Java process that `build_session` then takes: most of a second in which a caller can do other things.
+
+    Java gets its class path, memory and options here; what else `build_session` is given may still differ.
+    """
+    conf = SparkConf(loadDefaults=False).setAll(list(session_conf(settings, jars, java_options).items()))
+    with _launch_environment(java_home):
+        SparkContext._ensure_initialized(conf=conf)
+
+
 def session_conf(settings: Settings, jars: Sequence[Path], java_options: Sequence[str] = ()) -> dict[str, str]:
     """Every Spark property that a session gets."""
     spark = settings.spark
@@ -74,6 +85,8 @@ def session_conf(settings: Settings, jars: Sequence[Path], java_options: Sequenc
         "spark.ui.showConsoleProgress": "false",
         # By default 100 pieces of generated code are kept: five pipelines have more, and compiled them in every batch.
         "spark.sql.codegen.cache.maxEntries": "2000",
+        # Else every call of a column function tells Java first from which line of Python it comes, in five round trips.
+        "spark.python.sql.dataFrameDebugging.enabled": "false",
         "spark.scheduler.mode": "FAIR",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": str(spark.shuffle_partitions),

@@ -1,6 +1,8 @@
 """Archives of Java's classes in the cache."""
 
 import os
+import subprocess
+import sys
 
 from tailrace.embedded.class_archive import ClassArchive
 
@@ -21,3 +23,13 @@ def test_a_java_that_was_killed_leaves_the_archive_as_it_was(tmp_path):
     archive.archive.write_text("old")
     archive.keep()
     assert archive.archive.read_text() == "old"
+
+
+def test_what_a_failed_run_left_is_removed_by_the_next_that_records(tmp_path):
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    running, gone = (tmp_path / f".spark-1.jsa.{pid}" for pid in (os.getpid(), ended.pid))
+    running.touch()
+    gone.touch()
+    ClassArchive(tmp_path / "spark-1.jsa", running).record()
+    assert running.exists() and not gone.exists()

@@ -97,6 +97,20 @@ def test_supervisor_starts_in_order_and_stops_in_reverse(tmp_path):
     assert end_leftovers(tmp_path / "run") == []
 
 
+def test_a_slow_start_is_asked_less_and_less_often(tmp_path):
+    asked = []
+
+    def ready():
+        asked.append(time.monotonic())
+        return asked[-1] - asked[0] > 3
+
+    supervisor = Supervisor([service(tmp_path, ready=ready)], tmp_path)
+    supervisor.start()
+    supervisor.stop()
+    halves = [sum(low <= moment - asked[0] < low + 1.5 for moment in asked) for low in (0, 1.5)]
+    assert halves[0] > halves[1] > 10
+
+
 def test_supervisor_restarts_a_crashed_service_with_growing_pauses(tmp_path):
     said = []
     one = service(tmp_path)
