@@ -1,9 +1,10 @@
 """From a visitor's click to the changed page, in a real browser: 200 clicks, after a minute and a half of others; half
 of both where other lines want their part of the hour.
 
-Java compiles what runs often; until then a batch takes three times as long. The first clicks are therefore not counted.
-The clicking browser has the lowest priority: in the world it has a machine of its own, and what it draws nobody waits
-for. The watching pages have the ordinary one.
+A visitor comes to the catalogue, looks at it for about a second and clicks. The pages note by themselves when they
+change: asking them meanwhile would be load. Java compiles what runs often; until then a batch takes three times as
+long, so the first clicks are not counted. The clicking browser has the lowest priority: in the world it has a machine
+of its own, and what it draws nobody waits for. The watching pages have the ordinary one.
 
 `visitors_now`: the number of visitors on another visitor's product page, and on the dashboard (stateful, exactly once).
 `real-time`: the line of the click in the dashboard's feed (real-time mode).

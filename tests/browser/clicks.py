@@ -2,33 +2,58 @@
 
 from __future__ import annotations
 
+import random
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 from playwright.sync_api import Browser, BrowserContext, Page
 from tests.browser.wholeloop import WholeLoop
 
-# All pages run on one machine and read one clock, so the moments of two pages can be compared.
+# All pages run on one machine and read one clock, so the moments of two pages can be compared. Each notes by itself
+# what it shows and when, and answers once, when what is waited for has come: questions meanwhile would be load.
+_NOTES = """() => {
+  window.notes = {};
+  const waiting = new Set();
+  window.note = (what, shown) => {
+    (window.notes[what] ||= []).push([Date.now(), shown]);
+    for (const look of waiting) look();
+  };
+  window.forget = () => Object.values(window.notes).forEach((list) => list.splice(0, list.length - 1));
+  window.first = (what, at, limit, fits) => new Promise((resolve) => {
+    const end = (found) => { waiting.delete(look); clearTimeout(timer); resolve(found); };
+    const timer = setTimeout(end, limit, null);
+    const look = () => {
+      const list = window.notes[what] || [];
+      const found = list.find(([when, shown], i) => when >= at && fits(shown, i ? list[i - 1][1] : undefined));
+      if (found) end(found[0] - at);
+    };
+    waiting.add(look);
+    look();
+  });
+}"""
 _WATCH_PRODUCT = """() => {
   const figure = document.querySelector("[data-live=looking]");
-  window.seen = [];
-  const note = () => window.seen.push([Date.now(), Number(figure.dataset.visitors || 0)]);
-  note();
-  new MutationObserver(note).observe(figure, {attributes: true, attributeFilter: ["data-visitors"]});
+  const look = () => window.note("visitors", Number(figure.dataset.visitors || 0));
+  look();
+  new MutationObserver(look).observe(figure, {attributes: true, attributeFilter: ["data-visitors"]});
 }"""
 _WATCH_DASHBOARD = """() => {
-  window.seen = {products: [], feed: []};
-  const look = (id, note) => new MutationObserver(() => note(document.getElementById(id)))
-    .observe(document.getElementById(id), {childList: true, subtree: true});
   const counts = (list) => Object.fromEntries([...list.querySelectorAll("li")]
     .map((li) => [li.title, Number(li.querySelector(".count").textContent)]));
-  const paths = (table) => [...table.querySelectorAll("td.path")].map((td) => td.textContent);
-  window.seen.products.push([Date.now(), counts(document.getElementById("products-now"))]);
-  look("products-now", (list) => window.seen.products.push([Date.now(), counts(list)]));
-  look("feed", (table) => window.seen.feed.push([Date.now(), paths(table)]));
+  const newest = (table) => table.querySelector("td.path")?.textContent;
+  for (const [id, read] of [["products-now", counts], ["feed", newest]]) {
+    const part = document.getElementById(id);
+    const look = () => window.note(id, read(part));
+    look();
+    new MutationObserver(look).observe(part, {childList: true, subtree: true});
+  }
 }"""
+# A figure that is larger than the one before it: they fall too, when a window ends.
+_AWAIT_PRODUCT = """([at, limit]) => window.first("visitors", at, limit, (now, before) => now > before)"""
+_AWAIT_DASHBOARD = """([at, limit, path]) => Promise.all([
+  window.first("products-now", at, limit, (now, before) => (now[path] || 0) > ((before || {})[path] || 0)),
+  window.first("feed", at, limit, (newest) => newest === path),
+])"""
 
 
 @dataclass
@@ -49,6 +74,7 @@ class Clicks:
 
     def __init__(self, browser: Browser, loop: WholeLoop, products: int, clicking: Browser | None = None) -> None:
         self._loop = loop
+        self._looks = random.Random(1)
         self._context = (clicking or browser).new_context(reduced_motion="reduce")
         self._page = self._context.new_page()
         self._page.goto(f"{loop.shop_url}/products")
@@ -65,6 +91,7 @@ class Clicks:
         self._contexts.append(context)
         page = context.new_page()
         page.goto(url)
+        page.evaluate(_NOTES)
         page.evaluate(watch)
         return page
 
@@ -78,41 +105,21 @@ class Clicks:
         self.dashboard.wait_for_timeout(2_000)
 
     def click(self, path: str, seconds: float = 30.0) -> Clicked:
-        """A new visitor comes to the catalogue and clicks; wait for the others to see it."""
+        """A new visitor comes to the catalogue, looks at it for half a second to a second and a half, and clicks; wait
+        for the others to see it."""
         watcher = self.watchers[path]
         self._context.clear_cookies()
         self._page.goto(f"{self._loop.shop_url}/products")
-        self._page.wait_for_timeout(150)
-        watcher.evaluate("window.seen.splice(0, window.seen.length - 1)")
-        self.dashboard.evaluate("for (const list of Object.values(window.seen)) list.splice(0, list.length - 1)")
+        self._page.wait_for_timeout(self._looks.uniform(500, 1_500))
+        for page in (watcher, self.dashboard):
+            page.evaluate("window.forget()")
         at = self._page.evaluate(
             'path => { const at = Date.now(); document.querySelector(`a[href="${path}"]`).click(); return at; }', path
         )
-        end = time.monotonic() + seconds
-        clicked = Clicked(path, None, None, None)
-        while time.monotonic() < end and None in (clicked.other_page, clicked.dashboard, clicked.feed):
-            watcher.wait_for_timeout(50)
-            clicked = self._read(path, at)
-        return clicked
-
-    def _read(self, path: str, at: float) -> Clicked:
-        seen = self.dashboard.evaluate("window.seen")
-        return Clicked(
-            path,
-            _risen(at, self.watchers[path].evaluate("window.seen")),
-            _risen(at, [(when, now.get(path, 0)) for when, now in seen["products"]]),
-            _first(at, [when for when, paths in seen["feed"] if when >= at and paths and paths[0] == path]),
-        )
+        other_page = watcher.evaluate(_AWAIT_PRODUCT, [at, seconds * 1_000])
+        dashboard, feed = self.dashboard.evaluate(_AWAIT_DASHBOARD, [at, seconds * 1_000, path])
+        return Clicked(path, other_page, dashboard, feed)
 
     def close(self) -> None:
         for context in (self._context, *self._contexts):
             context.close()
-
-
-def _risen(at: float, figures: Sequence[tuple[float, int]]) -> float | None:
-    """From the click to the first figure that is larger than the one before it. They fall too, when a window ends."""
-    return _first(at, [when for (_, before), (when, now) in pairwise(figures) if when >= at and now > before])
-
-
-def _first(at: float, moments: list[float]) -> float | None:
-    return min(moments) - at if moments else None

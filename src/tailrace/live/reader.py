@@ -6,16 +6,18 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka.admin import ClusterMetadata
 
 from tailrace.live.metrics import LiveMetrics
 from tailrace.live.picture import Record
 from tailrace.live.records import Lives, Malformed, decode
-from tailrace.log.producer import consumer
+from tailrace.log.producer import admin, consumer
 from tailrace.settings import Settings
 
 log = logging.getLogger("tailrace.live")
@@ -27,7 +29,7 @@ LOOK_SECONDS = 2.0
 
 _TUNING: dict[str, Any] = {
     "enable.partition.eof": True,
-    "fetch.wait.max.ms": 50,  # a fetch that just missed a record, or holds up another question, costs no more than this
+    "fetch.wait.max.ms": 50,  # a fetch that just missed a record costs no more than this
     "fetch.error.backoff.ms": 100,
     "reconnect.backoff.max.ms": 1_000,
     "topic.metadata.refresh.interval.ms": 10_000,
@@ -75,6 +77,7 @@ class Reader(threading.Thread):
         self._behind: set[tuple[str, int]] = set()
         self._lives = Lives()
         self._look_at = 0.0
+        self._asked: Future[ClusterMetadata] | None = None
 
     def stop(self, timeout: float = 5.0) -> None:
         self._halt.set()
@@ -88,11 +91,18 @@ class Reader(threading.Thread):
 
     def run(self) -> None:
         client = consumer(self._settings, "tailrace.live", error_cb=self._on_error, **_TUNING)
+        # Over the reading connection the question for topics would wait for a fetch, and records for the answer.
+        asker = admin(self._settings)
         try:
-            while not self._halt.is_set():
-                if time.monotonic() >= self._look_at:
-                    self._look(client)
-                self._read(client)
+            with ThreadPoolExecutor(1, "tailrace-live-topics") as asking:
+                while not self._halt.is_set():
+                    if self._asked is None and time.monotonic() >= self._look_at:
+                        self._look_at = time.monotonic() + LOOK_SECONDS
+                        self._asked = asking.submit(asker.list_topics, timeout=LOOK_SECONDS)
+                    elif self._asked is not None and self._asked.done():
+                        asked, self._asked = self._asked, None
+                        self._look(client, asked)
+                    self._read(client)
         finally:
             client.close()
 
@@ -139,11 +149,10 @@ class Reader(threading.Thread):
             delay = (datetime.now(timezone.utc) - happened).total_seconds()
             batch.delays.setdefault(topic, []).append(max(0.0, delay))
 
-    def _look(self, client: Consumer) -> None:
+    def _look(self, client: Consumer, asked: Future[ClusterMetadata]) -> None:
         """See which of the opened topics exist, and start to read the new ones."""
-        self._look_at = time.monotonic() + LOOK_SECONDS
         try:
-            known = client.list_topics(timeout=2.0).topics
+            known = asked.result().topics
         except KafkaException as problem:
             self._on_error(problem.args[0])
             return

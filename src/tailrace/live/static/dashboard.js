@@ -4,6 +4,7 @@ import { byId, draw, element } from "./dom.js";
 import * as views from "./views.js";
 
 const SLOW_MS = 400; // parts that sum over many rows are not drawn more often than this
+const QUIET_MS = 50; // after so long without a change the next one is not part of a burst
 const pictures = {};
 const refused = {};
 const dirty = new Map();
@@ -42,7 +43,8 @@ const parts = {
 function mark(topic) {
   if (dirty.has(topic)) return;
   const part = parts[topic];
-  const wait = Math.max(0, (part.drawnAt || 0) + part.ms - performance.now());
+  const quiet = performance.now() - (part.drawnAt || 0);
+  const wait = Math.max(0, part.ms - quiet);
   dirty.set(topic, true);
   const run = () => {
     dirty.delete(topic);
@@ -51,6 +53,8 @@ function mark(topic) {
   };
   // A page in the background gets no animation frames: draw it anyway, so that it is right when it comes back.
   if (wait || document.hidden) setTimeout(run, wait);
+  // The first change after a quiet moment is drawn at once; those of a burst wait for the frame that shows them.
+  else if (quiet > QUIET_MS) run();
   else requestAnimationFrame(run);
 }
 
