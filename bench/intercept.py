@@ -3,7 +3,7 @@
 The bare application and the intercepted one are loaded in short turns within one run, so both meet the same machine.
 Whatever else the machine does makes a turn slower and never faster, by milliseconds where a tenth of one is looked for:
 a quantile is the lower quartile of the turns' quantiles, for both alike. Before each turn the companion has caught up.
-Three parts: latency and throughput at a rate near what one worker can serve; what one worker can serve at all; and
+Three parts: what one worker can serve at all; latency and throughput at a rate near that, and at half of it; and
 latency while the broker is dead, after which every event must be in Kafka exactly once. The worker has a core to
 itself; the load, the companion and Kafka share the others. A middleware that does nothing is measured too: it is what
 no interceptor in Python can be below.
@@ -39,7 +39,8 @@ from tailrace.log.topics import TopicSpec, ensure
 ROOT = Path(__file__).parent.parent
 AIM_ADDED_US = 100.0
 AIM_RATIO = 0.95
-NEAR = 0.7  # of what the bare application serves as fast as it can; one request at a time costs more, so it is near
+# Of what the bare application serves as fast as it can; one request at a time costs more, so 0.7 is near the limit.
+LOADS = {"near the limit": 0.7, "at half that rate": 0.35}
 TURN = 2.0
 SHORT_TURN = 0.5
 OUTAGE_SECONDS = 60.0
@@ -135,8 +136,9 @@ def _run(context: Context, core: set[int], rest: set[int]) -> list[Result]:
             for companion in psutil.Process(server.process.pid).children():
                 machine.pin(companion, rest)
         results = _capacity(context, load, bare, nothing, ours)
-        rate = NEAR * median(bare.rates)
-        results += _near(context, load, bare, ours, rate)
+        limit = median(bare.rates)
+        for number, (name, share) in enumerate(LOADS.items()):
+            results += _paced(context, load, bare, ours, name, share * limit, 0.3 + 0.15 * number)
         if context.stack is not None:
             results += _outage(context, load, context.stack, bare, ours)
         requests = ours.requests
@@ -160,7 +162,7 @@ def _in_turns(
     turns = max(4, round(context.scaled(count if context.alone else count / 2)))
     what = f"{rate:.0f} requests a second" if rate else "as many as one worker serves"
     for turn in range(turns):
-        context.progress(begun + 0.3 * turn / turns, what)
+        context.progress(begun + 0.15 * turn / turns, what)
         for server in servers if turn % 2 else reversed(servers):
             servers[-1].settle()
             server.load(load, seconds, rate)
@@ -168,7 +170,7 @@ def _in_turns(
 
 def _capacity(context: Context, load: Load, bare: Server, nothing: Server, ours: Server) -> list[Result]:
     servers = (bare, nothing, ours)
-    _in_turns(context, load, servers, 16, TURN, 0.0, 0.0)
+    _in_turns(context, load, servers, 16, TURN, 0.0, 0.1)
     results = []
     for server in servers:
         figures = {"requests_per_second": median(server.rates), "cpu_us": median(server.cpu)}
@@ -181,9 +183,11 @@ def _capacity(context: Context, load: Load, bare: Server, nothing: Server, ours:
     return results
 
 
-def _near(context: Context, load: Load, bare: Server, ours: Server, rate: float) -> list[Result]:
+def _paced(
+    context: Context, load: Load, bare: Server, ours: Server, name: str, rate: float, begun: float
+) -> list[Result]:
     bare.forget(), ours.forget()
-    _in_turns(context, load, (bare, ours), 48, SHORT_TURN, rate, 0.3)
+    _in_turns(context, load, (bare, ours), 48, SHORT_TURN, rate, begun)
     added = [ours.quantile(share) - bare.quantile(share) for share in (0.5, 0.99)]
     ratio = median(ours.rates) / median(bare.rates)
     missed = []
@@ -199,7 +203,7 @@ def _near(context: Context, load: Load, bare: Server, ours: Server, rate: float)
             figures |= {"throughput_ratio": ratio, "added_p50_us": added[0], "added_p99_us": added[1]}
         mine = missed if server is ours else []
         ok = not mine and not server.failed
-        results.append(Result("intercept", f"{server.name}, near the limit", figures, ok, _aim(mine)))
+        results.append(Result("intercept", f"{server.name}, {name}", figures, ok, _aim(mine)))
     return results
 
 

@@ -30,6 +30,7 @@ COMPARED: dict[str, tuple[tuple[str, bool], ...]] = {
 WHY = {
     ("latency-stateful", "flink"): "it passes on each update at once, and may repeat it; here batches are written once"
 }
+MOST_COLUMNS = 8  # of a table in a terminal; a line with more kinds of figures is told in words
 FLOOR = "kafka alone"  # what the line costs without any engine: no peer to be compared with
 
 
@@ -113,14 +114,20 @@ def rows_of(results: list[Result]) -> tuple[list[str], list[list[str]]]:
 
 
 def show(console: Console, measured: Measured) -> None:
-    """The line as a table, with its ratios and notes."""
+    """The line as a table, or in words where it is too wide, with its ratios and notes."""
     head, body = rows_of(measured.results)
-    table = Table(title=measured.line, title_justify="left", title_style="bold")
-    for place, text in enumerate(head):
-        table.add_column(text, justify="left" if place == 0 else "right")
-    for cells in body:
-        table.add_row(*cells)
-    console.print(table)
+    if len(head) > MOST_COLUMNS:
+        console.print(measured.line, style="bold")
+        for name, *cells in body:
+            told = ", ".join(f"{text} {cell}" for text, cell in zip(head[1:], cells, strict=True) if cell)
+            console.print(f"  {name}: {told}", markup=False)
+    else:
+        table = Table(title=measured.line, title_justify="left", title_style="bold")
+        for place, text in enumerate(head):
+            table.add_column(text, justify="left" if place == 0 else "right")
+        for cells in body:
+            table.add_row(*cells)
+        console.print(table)
     for text in _said(as_dict(measured)):
         console.print(f"  {text}", markup=False)
 

@@ -13,7 +13,7 @@ from tailrace.cli import console
 
 if TYPE_CHECKING:
     from tailrace.embedded.account import Summary
-    from tailrace.embedded.demo import Demo
+    from tailrace.embedded.demo import Demo, FirstResults
     from tailrace.settings import Settings
 
 Output = Literal["text", "json"]
@@ -37,7 +37,7 @@ def demo(
 
     Exit code 3 if a row was lost or is not accounted for.
     """
-    from tailrace.embedded.demo import Demo, load_settings
+    from tailrace.embedded.demo import Demo, FirstResults, load_settings
     from tailrace.embedded.supervisor import Supervisor
     from tailrace.spans import Span
 
@@ -53,9 +53,11 @@ def demo(
             supervisor.start()
             if not supervisor.stopping.is_set():
                 _welcome(loop, browser)
+                first = FirstResults(loop, _tell_first)
+                first.start()
                 supervisor.watch(seconds)
                 supervisor.stopping.clear()
-                summary = _finish(loop, supervisor.stopping)
+                summary = _finish(loop, supervisor.stopping, first)
         finally:
             supervisor.stop()
     if summary is None:
@@ -89,7 +91,11 @@ def _welcome(loop: Demo, browser: bool) -> None:
             webbrowser.open(url)
 
 
-def _finish(loop: Demo, impatient: threading.Event) -> Summary | None:
+def _tell_first(seconds: float) -> None:
+    console.say(f"[dim]The first figures moved on the dashboard {seconds:.0f} s after the start.[/]")
+
+
+def _finish(loop: Demo, impatient: threading.Event, first: FirstResults) -> Summary | None:
     """Let the last click arrive everywhere, stop the pipelines at their batch boundaries, and draw up the account.
 
     No account if `impatient` is set meanwhile: what has not arrived then is read at the next start.
@@ -115,7 +121,9 @@ def _finish(loop: Demo, impatient: threading.Event) -> Summary | None:
     loop.pipelines.stop()
     after = account.open_books(loop.settings, (SOURCE, RELAY))
     realtime = [name for name, mode in loop.settings.pipelines.modes.items() if mode.startswith("realtime")]
-    return account.summarise(before, after, SOURCE, realtime, relayed, latency)
+    summary = account.summarise(before, after, SOURCE, realtime, relayed, latency)
+    summary.first_seconds = first.seconds
+    return summary
 
 
 def _latency(loop: Demo) -> dict[str, dict[str, float]]:

@@ -43,7 +43,8 @@ class Books:
 @dataclass(slots=True)
 class Summary:
     """What a run of the demo did. `missing` are rows of the log that a pipeline has not accounted for; `relayed` are
-    the events that came through a real-time pipeline whose long batch, and with it its account, was still open."""
+    the events that came through a real-time pipeline whose long batch, and with it its account, was still open;
+    `first_seconds` is how long after the start the first result of each topic came to the dashboard."""
 
     events: int
     pipelines: dict[str, dict[str, int]]
@@ -52,6 +53,7 @@ class Summary:
     balance: int
     missing: dict[str, int]
     relayed: dict[str, int]
+    first_seconds: dict[str, float] = field(default_factory=dict)
 
     @property
     def sound(self) -> bool:

@@ -45,6 +45,7 @@ def test_it_ends_by_itself_with_every_row_accounted_for(ended: subprocess.Comple
     assert named == {"archive", "audience", "enriched", "page_views", "signups", "visitors_now"}
     assert all(count >= summary["events"] * 0.9 for count in summary["relayed"].values())
     assert {"kafka", "postgres", "iceberg"} <= set(summary["sinks"])
+    assert "events.enriched" in summary["first_seconds"]
     assert all(rows > 0 for rows in summary["sinks"].values())
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 import json
 import os
 import sys
@@ -9,6 +10,7 @@ from bench import __main__ as command
 from bench import latency, machine, report, scale
 from bench.line import Context, Result
 from bench.throughput import spread
+from rich.console import Console
 from typer.testing import CliRunner
 
 from tailrace.errors import SettingsError
@@ -33,6 +35,15 @@ def test_a_ratio_above_one_is_always_better():
 
 def test_an_engine_without_figures_has_no_ratio():
     assert report.ratios("throughput-tumble", [_result("tailrace"), _result("flink", steady_rows_per_second=1.0)]) == {}
+
+
+def test_a_line_with_many_kinds_of_figures_is_readable_in_a_narrow_terminal():
+    many = {f"part{number}_ms": float(number + 1) for number in range(report.MOST_COLUMNS)}
+    console = Console(width=80, record=True, file=io.StringIO())
+    report.show(console, _measured([_result("tailrace", **many), _result("flink", other_ms=99.0)]))
+    words = " ".join(console.export_text().split())
+    assert "tailrace: part0 ms 1.00, part1 ms 2.00" in words
+    assert "flink: other ms 99.0" in words
 
 
 def test_the_page_says_what_was_measured_and_what_was_not():
