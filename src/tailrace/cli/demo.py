@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,7 +14,7 @@ from tailrace.cli import console
 
 if TYPE_CHECKING:
     from tailrace.embedded.account import Summary
-    from tailrace.embedded.demo import Demo, FirstResults
+    from tailrace.embedded.demo import Demo
     from tailrace.settings import Settings
 
 Output = Literal["text", "json"]
@@ -57,7 +58,7 @@ def demo(
                 first.start()
                 supervisor.watch(seconds)
                 supervisor.stopping.clear()
-                summary = _finish(loop, supervisor.stopping, first)
+                summary = _finish(loop, supervisor.stopping, first.end())
         finally:
             supervisor.stop()
     if summary is None:
@@ -95,7 +96,7 @@ def _tell_first(seconds: float) -> None:
     console.say(f"[dim]The first figures moved on the dashboard {seconds:.0f} s after the start.[/]")
 
 
-def _finish(loop: Demo, impatient: threading.Event, first: FirstResults) -> Summary | None:
+def _finish(loop: Demo, impatient: threading.Event, first: dict[str, float]) -> Summary | None:
     """Let the last click arrive everywhere, stop the pipelines at their batch boundaries, and draw up the account.
 
     No account if `impatient` is set meanwhile: what has not arrived then is read at the next start.
@@ -121,9 +122,7 @@ def _finish(loop: Demo, impatient: threading.Event, first: FirstResults) -> Summ
     loop.pipelines.stop()
     after = account.open_books(loop.settings, (SOURCE, RELAY))
     realtime = [name for name, mode in loop.settings.pipelines.modes.items() if mode.startswith("realtime")]
-    summary = account.summarise(before, after, SOURCE, realtime, relayed, latency)
-    summary.first_seconds = first.seconds
-    return summary
+    return replace(account.summarise(before, after, SOURCE, realtime, relayed, latency), first_seconds=first)
 
 
 def _latency(loop: Demo) -> dict[str, dict[str, float]]:

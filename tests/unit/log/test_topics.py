@@ -90,14 +90,14 @@ class BusyBroker:
 @pytest.mark.parametrize(("problem", "created"), [(None, ["events"]), (KafkaError.TOPIC_ALREADY_EXISTS, [])])
 def test_a_topic_is_there_for_all_when_it_was_ensured(monkeypatch, problem, created):
     broker = BusyBroker(3, problem)
-    monkeypatch.setattr(topics, "reached", lambda settings: broker)
+    monkeypatch.setattr(topics, "reached", lambda settings, patience: broker)
     monkeypatch.setattr(topics, "_PAUSE", 0.0)
     assert ensure(Settings(), [TopicSpec("events")]) == created
     assert broker.slow == -1, "asked until it was told"
 
 
 def test_a_broker_that_never_tells_of_a_topic(monkeypatch):
-    monkeypatch.setattr(topics, "reached", lambda settings: BusyBroker(10**9))
+    monkeypatch.setattr(topics, "reached", lambda settings, patience: BusyBroker(10**9))
     monkeypatch.setattr(topics, "_TIMEOUT", 0.1)
     with pytest.raises(TopicError, match="'events' was created, but the broker has not told of it"):
         ensure(Settings(), [TopicSpec("events")])
