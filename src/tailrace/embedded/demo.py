@@ -18,8 +18,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from tailrace.embedded import account, ports
 from tailrace.embedded.files import claim, folder
 from tailrace.embedded.service import Service
@@ -68,6 +66,7 @@ class Demo:
         self.stack = Stack(settings)
         self.home = settings.home
         self.before: account.Books | None = None
+        self.began = time.monotonic()
         # Two demos that start at the same moment would both find these free.
         is_first = claim(folder(settings.cache, "cache") / "demo.lock")
         wanted = {name: port if is_first and ports.is_free(port) else None for name, port in _PREFERRED.items()}
@@ -148,19 +147,18 @@ class Demo:
 
 
 class FirstResults(threading.Thread):
-    """Looks when the first fresh result of each topic comes to the live server: seconds since this process began."""
+    """Looks when the first fresh result of each topic comes to the live server: seconds since the loop began."""
 
     def __init__(self, loop: Demo, tell: Callable[[float], None]) -> None:
         super().__init__(name="tailrace-first-results", daemon=True)
         self.seconds: dict[str, float] = {}
         self._loop = loop
         self._tell = tell
-        self._began = psutil.Process().create_time()
         self._ended = threading.Event()
 
     def run(self) -> None:
         """For two minutes: what takes longer is no matter of the start."""
-        while not self._ended.wait(0.5) and (passed := time.time() - self._began) < _START_SECONDS:
+        while not self._ended.wait(0.5) and (passed := time.monotonic() - self._loop.began) < _START_SECONDS:
             with suppress(OSError):  # the live server is being restarted
                 fresh = dict.fromkeys(self._loop.loop_latency(), round(passed, 1))
                 if fresh and not self.seconds:
