@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -122,7 +121,7 @@ def _finish(loop: Demo, impatient: threading.Event, first: dict[str, float]) -> 
     loop.pipelines.stop()
     after = account.open_books(loop.settings, (SOURCE, RELAY))
     realtime = [name for name, mode in loop.settings.pipelines.modes.items() if mode.startswith("realtime")]
-    return replace(account.summarise(before, after, SOURCE, realtime, relayed, latency), first_seconds=first)
+    return account.summarise(before, after, SOURCE, realtime, relayed, latency, first)
 
 
 def _latency(loop: Demo) -> dict[str, dict[str, float]]:

@@ -53,7 +53,7 @@ class Summary:
     balance: int
     missing: dict[str, int]
     relayed: dict[str, int]
-    first_seconds: dict[str, float] = field(default_factory=dict)
+    first_seconds: dict[str, float]
 
     @property
     def sound(self) -> bool:
@@ -80,7 +80,13 @@ def open_books(settings: Settings, topics: Iterable[str]) -> Books:
 
 
 def summarise(
-    before: Books, after: Books, source: str, realtime: Collection[str], relayed: int, latency: dict[str, Any]
+    before: Books,
+    after: Books,
+    source: str,
+    realtime: Collection[str],
+    relayed: int,
+    latency: dict[str, Any],
+    first_seconds: dict[str, float],
 ) -> Summary:
     """The difference between two moments.
 
@@ -104,7 +110,7 @@ def summarise(
         missing[", ".join(sorted(realtime))] = out - relayed
     balance = sum(fates["balance"] for fates in pipelines.values())
     still_open = {name: relayed for name in realtime if name not in pipelines}
-    return Summary(events, pipelines, sinks, latency, balance, missing, still_open)
+    return Summary(events, pipelines, sinks, latency, balance, missing, still_open, first_seconds)
 
 
 class Arrival:

@@ -16,6 +16,8 @@ import psutil
 from tailrace.embedded.files import folder, room, write_whole
 from tailrace.errors import ServiceError
 
+PATIENCE = 0.02  # a starting service is asked again after this part of the time that it has taken so far
+
 
 class Service:
     """Start, stop, kill and start again one process, as often as you like.
@@ -52,6 +54,7 @@ class Service:
         self.needs = tuple(needs)
         self.address = address
         self.process: subprocess.Popen[bytes] | None = None
+        self._launched = self._ask_at = 0.0  # monotonic
 
     @property
     def record(self) -> Path:
@@ -96,11 +99,12 @@ class Service:
                 what = f"{self.name} cannot be started: {error.strerror or error}."
                 raise ServiceError(what, "Run `tailrace doctor`.") from error
         remember(self.record, self.process.pid)
+        self._launched = self._ask_at = time.monotonic()
 
     def wait_ready(self) -> None:
         """Return when the service answers. Raises ServiceError with its last words when it dies or takes too long."""
         deadline = time.monotonic() + self.ready_seconds
-        while not self.is_ready():
+        while not self.has_started():
             if not self.running or time.monotonic() > deadline:
                 raise self.failure()
             time.sleep(0.05)
@@ -115,6 +119,14 @@ class Service:
 
     def is_ready(self) -> bool:
         return self.running and self.ready()
+
+    def has_started(self) -> bool:
+        """Whether it is ready now. The longer it takes, the rarer the question, which costs a slow start its time."""
+        now = time.monotonic()
+        if now < self._ask_at:
+            return False
+        self._ask_at = now + PATIENCE * (now - self._launched)
+        return self.is_ready()
 
     def start(self) -> None:
         """Start and wait until it answers; a service that does not is stopped again."""

@@ -23,7 +23,6 @@ LONGEST_BACKOFF = 30.0
 CALM_SECONDS = 60.0  # a service that ran this long starts its next back-off from the beginning
 CHECK_SECONDS = 5.0
 SICK_SECONDS = 30.0  # a service that lives but has not answered for this long is restarted
-PATIENCE = 0.02  # a starting service is asked again after this part of the time that it has taken so far
 
 # Called with a service's name and one sentence about it.
 Report = Callable[[str, str], None]
@@ -36,27 +35,12 @@ class _Watched:
     restarts: int = 0
     backoff: float = FIRST_BACKOFF
     since: float = field(default_factory=time.time)
-    launched: float = 0.0  # monotonic, as are those below
-    ask: float = 0.0  # when to ask a starting service whether it is ready
-    due: float = 0.0  # when to try again, or when to check again
+    due: float = 0.0  # monotonic: when to try again, or when to check again
     answered: float = 0.0
 
     def turn(self, state: str) -> None:
         self.state = state
         self.since = time.time()
-
-    def launch(self) -> None:
-        self.service.launch()
-        self.launched = self.ask = time.monotonic()
-        self.due = self.launched + self.service.ready_seconds
-
-    def started(self) -> bool:
-        """Whether it is ready now. The longer it takes, the rarer the question, which costs a slow start its time."""
-        now = time.monotonic()
-        if now < self.ask:
-            return False
-        self.ask = now + PATIENCE * (now - self.launched)
-        return self.service.is_ready()
 
 
 class Supervisor:
@@ -151,10 +135,11 @@ class Supervisor:
         service = watched.service
         needs = [self._watched[name] for name in service.needs if name in self._watched]
         if watched.state == "waiting" and all(need.state == "ready" for need in needs):
-            watched.launch()
+            service.launch()
+            watched.due = time.monotonic() + service.ready_seconds
             self._turn(watched, "starting")
         elif watched.state == "starting":
-            if watched.started():
+            if service.has_started():
                 self._ready(watched)
             elif not service.running or time.monotonic() > watched.due:
                 raise service.failure()
@@ -166,7 +151,7 @@ class Supervisor:
         elif watched.state == "crashed" and now >= watched.due:
             self._again(watched)
         elif watched.state == "starting":
-            if watched.started():
+            if service.has_started():
                 watched.restarts += 1
                 self._ready(watched)
             elif now > watched.due:
@@ -177,10 +162,11 @@ class Supervisor:
 
     def _again(self, watched: _Watched) -> None:
         try:
-            watched.launch()
+            watched.service.launch()
         except TailraceError as error:
             self._crashed(watched, error.what)
             return
+        watched.due = time.monotonic() + watched.service.ready_seconds
         self._turn(watched, "starting")
 
     def _check(self, watched: _Watched, now: float) -> None:

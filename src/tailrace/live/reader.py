@@ -77,7 +77,6 @@ class Reader(threading.Thread):
         self._behind: set[tuple[str, int]] = set()
         self._lives = Lives()
         self._look_at = 0.0
-        self._asked: Future[ClusterMetadata] | None = None
 
     def stop(self, timeout: float = 5.0) -> None:
         self._halt.set()
@@ -95,13 +94,14 @@ class Reader(threading.Thread):
         asker = admin(self._settings)
         try:
             with ThreadPoolExecutor(1, "tailrace-live-topics") as asking:
+                asked: Future[ClusterMetadata] | None = None
                 while not self._halt.is_set():
-                    if self._asked is None and time.monotonic() >= self._look_at:
+                    if asked is None and time.monotonic() >= self._look_at:
                         self._look_at = time.monotonic() + LOOK_SECONDS
-                        self._asked = asking.submit(asker.list_topics, timeout=LOOK_SECONDS)
-                    elif self._asked is not None and self._asked.done():
-                        asked, self._asked = self._asked, None
+                        asked = asking.submit(asker.list_topics, timeout=LOOK_SECONDS)
+                    elif asked is not None and asked.done():
                         self._look(client, asked)
+                        asked = None
                     self._read(client)
         finally:
             client.close()

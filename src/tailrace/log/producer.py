@@ -69,7 +69,7 @@ def admin(settings: Settings, on_error: Callable[[KafkaError], None] | None = No
     return AdminClient(config, logger=quiet)
 
 
-def check_broker(settings: Settings, timeout: float = 5.0) -> None:
+def check_broker(settings: Settings, timeout: float = PATIENCE) -> None:
     """Returns when the broker has answered; raises a ServiceError that names the setting to mend when it does not."""
     reached(settings, timeout)
 

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from tailrace.pipeline.compile import Compiled
 
 
-
 @dataclass(frozen=True, slots=True)
 class LateRule:
     """Where lateness is decided: the lowest operator with state, and which of its keys is the window or time.
