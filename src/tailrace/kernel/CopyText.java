@@ -1,11 +1,7 @@
 package tailrace.kernel;
 
 import java.nio.charset.StandardCharsets;
-import java.time.Instant;
 import java.time.LocalDate;
-import java.time.LocalDateTime;
-import java.time.ZoneOffset;
-import java.util.Arrays;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
@@ -20,8 +16,7 @@ final class CopyText {
   private static final byte[] HEX = "0123456789abcdef".getBytes(StandardCharsets.US_ASCII);
 
   private final DataType[] types;
-  private byte[] buffer = new byte[1 << 17];
-  private int length;
+  private final TextBuffer out = new TextBuffer();
 
   CopyText(StructType schema) {
     types = new DataType[schema.length()];
@@ -29,35 +24,35 @@ final class CopyText {
   }
 
   byte[] bytes() {
-    return buffer;
+    return out.bytes;
   }
 
   int length() {
-    return length;
+    return out.length;
   }
 
   void clear() {
-    length = 0;
+    out.clear();
   }
 
   void add(InternalRow row) {
     for (int i = 0; i < types.length; i++) {
-      if (i > 0) put('\t');
-      if (row.isNullAt(i)) ascii("\\N");
+      if (i > 0) out.put('\t');
+      if (row.isNullAt(i)) out.ascii("\\N");
       else value(row, i, types[i]);
     }
-    put('\n');
+    out.put('\n');
   }
 
   private void value(InternalRow row, int i, DataType type) {
     if (type.equals(DataTypes.StringType)) text(row.getUTF8String(i).getBytes());
-    else if (type.equals(DataTypes.LongType)) ascii(Long.toString(row.getLong(i)));
-    else if (type.equals(DataTypes.IntegerType)) ascii(Integer.toString(row.getInt(i)));
-    else if (type.equals(DataTypes.ShortType)) ascii(Short.toString(row.getShort(i)));
-    else if (type.equals(DataTypes.ByteType)) ascii(Byte.toString(row.getByte(i)));
-    else if (type.equals(DataTypes.DoubleType)) ascii(Double.toString(row.getDouble(i)));
-    else if (type.equals(DataTypes.FloatType)) ascii(Float.toString(row.getFloat(i)));
-    else if (type.equals(DataTypes.BooleanType)) put(row.getBoolean(i) ? 't' : 'f');
+    else if (type.equals(DataTypes.LongType)) out.whole(row.getLong(i));
+    else if (type.equals(DataTypes.IntegerType)) out.whole(row.getInt(i));
+    else if (type.equals(DataTypes.ShortType)) out.whole(row.getShort(i));
+    else if (type.equals(DataTypes.ByteType)) out.whole(row.getByte(i));
+    else if (type.equals(DataTypes.DoubleType)) out.ascii(Double.toString(row.getDouble(i)));
+    else if (type.equals(DataTypes.FloatType)) out.ascii(Float.toString(row.getFloat(i)));
+    else if (type.equals(DataTypes.BooleanType)) out.put(row.getBoolean(i) ? 't' : 'f');
     else if (type.equals(DataTypes.TimestampType)) time(row.getLong(i), "+00");
     else if (type.equals(DataTypes.TimestampNTZType)) time(row.getLong(i), "");
     else if (type.equals(DataTypes.DateType)) date(row.getInt(i));
@@ -67,86 +62,49 @@ final class CopyText {
   }
 
   private void decimal(InternalRow row, int i, DecimalType type) {
-    ascii(row.getDecimal(i, type.precision(), type.scale()).toJavaBigDecimal().toPlainString());
+    out.ascii(row.getDecimal(i, type.precision(), type.scale()).toJavaBigDecimal().toPlainString());
   }
 
   private void time(long micros, String zone) {
-    Instant instant = Instant.ofEpochSecond(Math.floorDiv(micros, 1_000_000L), Math.floorMod(micros, 1_000_000L) * 1000L);
-    LocalDateTime t = LocalDateTime.ofInstant(instant, ZoneOffset.UTC);
-    day(t.toLocalDate());
-    put(' ');
-    digits(t.getHour(), 2);
-    put(':');
-    digits(t.getMinute(), 2);
-    put(':');
-    digits(t.getSecond(), 2);
-    put('.');
-    digits(t.getNano() / 1000, 6);
-    ascii(zone);
-    if (t.getYear() < 1) ascii(" BC");
+    LocalDate day = day(Math.floorDiv(micros, TextBuffer.DAY));
+    out.put(' ');
+    out.clock(Math.floorMod(micros, TextBuffer.DAY));
+    out.ascii(zone);
+    era(day);
   }
 
   private void date(int days) {
-    LocalDate day = LocalDate.ofEpochDay(days);
-    day(day);
-    if (day.getYear() < 1) ascii(" BC");
+    era(day(days));
   }
 
-  private void day(LocalDate day) {
-    digits(day.getYear() < 1 ? 1 - day.getYear() : day.getYear(), 4);
-    put('-');
-    digits(day.getMonthValue(), 2);
-    put('-');
-    digits(day.getDayOfMonth(), 2);
+  private LocalDate day(long since1970) {
+    LocalDate day = LocalDate.ofEpochDay(since1970);
+    out.day(day.getYear() < 1 ? 1 - day.getYear() : day.getYear(), day);
+    return day;
   }
 
-  private void digits(int value, int width) {
-    String text = Integer.toString(value);
-    for (int i = text.length(); i < width; i++) put('0');
-    ascii(text);
+  private void era(LocalDate day) {
+    if (day.getYear() < 1) out.ascii(" BC");
   }
 
   private void binary(byte[] bytes) {
-    ascii("\\\\x");
-    room(bytes.length * 2);
+    out.ascii("\\\\x");
     for (byte b : bytes) {
-      buffer[length++] = HEX[b >> 4 & 15];
-      buffer[length++] = HEX[b & 15];
+      out.put((char) HEX[b >> 4 & 15]);
+      out.put((char) HEX[b & 15]);
     }
   }
 
   private void text(byte[] bytes) {
-    room(bytes.length * 3);
     for (byte b : bytes) {
       switch (b) {
-        case '\\': escaped('\\'); break;
-        case '\n': escaped('n'); break;
-        case '\r': escaped('r'); break;
-        case '\t': escaped('t'); break;
-        case 0:
-          for (byte r : REPLACEMENT) buffer[length++] = r;
-          break;
-        default: buffer[length++] = b;
+        case '\\' -> out.ascii("\\\\");
+        case '\n' -> out.ascii("\\n");
+        case '\r' -> out.ascii("\\r");
+        case '\t' -> out.ascii("\\t");
+        case 0 -> out.raw(REPLACEMENT);
+        default -> out.put((char) b);
       }
     }
-  }
-
-  private void escaped(char c) {
-    buffer[length++] = '\\';
-    buffer[length++] = (byte) c;
-  }
-
-  private void ascii(String text) {
-    room(text.length());
-    for (int i = 0; i < text.length(); i++) buffer[length++] = (byte) text.charAt(i);
-  }
-
-  private void put(char c) {
-    room(1);
-    buffer[length++] = (byte) c;
-  }
-
-  private void room(int more) {
-    if (length + more > buffer.length) buffer = Arrays.copyOf(buffer, Math.max(buffer.length * 2, length + more));
   }
 }

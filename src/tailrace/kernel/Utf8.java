@@ -31,8 +31,11 @@ final class Utf8 {
 
   /** No surrogates, no overlong forms, nothing past U+10FFFF. */
   static boolean isValid(byte[] t) {
-    int i = 0;
-    int end = t.length;
+    return isValid(t, 0, t.length);
+  }
+
+  static boolean isValid(byte[] t, int from, int end) {
+    int i = from;
     while (i < end) {
       while (i + 8 <= end && ((long) LONGS.get(t, i) & HIGHS) == 0) i += 8;
       while (i < end && t[i] >= 0) {

@@ -20,22 +20,14 @@ def key(columns: Sequence[str], *, plain: bool) -> Column:
         return F.lit(None).cast("string")
     if plain:
         return F.col(columns[0]).cast("string")
-    # {"v":…} is cut down to …: to_json has no form for a bare value, and an array wants values of one type.
-    parts = [_bare(F.to_json(F.struct(F.col(name).alias("v")), JSON)) for name in columns]
-    return F.concat(F.lit("["), F.concat_ws(",", *parts), F.lit("]"))
-
-
-def _bare(json: Column) -> Column:
-    from pyspark.sql import functions as F
-
-    return F.substring(json, F.lit(6), F.length(json) - F.lit(6))
+    return F.call_function("tailrace_json_values", F.struct(*columns))
 
 
 def value(columns: Sequence[str]) -> Column:
     """All columns as one JSON object; times as 27 characters in UTC; nulls written out."""
     from pyspark.sql import functions as F
 
-    return F.to_json(F.struct(*[F.col(f"`{name}`") for name in columns]), JSON)
+    return F.call_function("tailrace_json", F.struct(*[F.col(f"`{name}`") for name in columns]))
 
 
 def record(columns: Sequence[str], keys: Sequence[str], *, plain: bool) -> list[Column]:
