@@ -27,7 +27,7 @@ HEAP = "3g"  # the same heap for every engine on the JVM
 LONGEST_SECONDS = 900.0
 FIRST_ROWS = 10_000
 _number = count(1)
-_awake: list[Clicks] = []
+_awake: set[str] = set()
 
 
 @dataclass(frozen=True)
@@ -49,9 +49,9 @@ def run(context: Context, engine: str, workload: str, clicks: Clicks) -> Run:
     fresh_topic(context.settings, result)
     folder = context.scratch / result
     folder.mkdir(parents=True)
-    started, wall = time.monotonic(), time.time()
     try:
         command, environment = job(context, engine, workload, clicks.topic, result, folder)
+        started, wall = time.monotonic(), time.time()
         with machine.child(command, context.scratch / f"{result}.log", environment) as child:
             code = machine.finish(child, LONGEST_SECONDS)
             seconds = time.monotonic() - started
@@ -64,14 +64,14 @@ def run(context: Context, engine: str, workload: str, clicks: Clicks) -> Run:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def wake(context: Context) -> None:
-    """A first run of Tailrace that is not counted, once in a run of the bench: the first one of a new version writes an
-    archive of its classes at its end, from which all later ones start."""
-    if not _awake:
-        context.progress(0.0, "a first run that is not counted")
+def wake(context: Context, engine: str) -> None:
+    """A first run that is not counted, once in a run of the bench: an engine's files are then in memory, and the first
+    run of a new version of Tailrace writes an archive of its classes at its end, from which all later ones start."""
+    if engine not in _awake:
+        context.progress(0.0, f"{engine}: a first run that is not counted")
         clicks = data.plain(context.settings, [FIRST_ROWS], context.progress)[0]
-        drop_topics(context.settings, [run(context, "tailrace", "tumble", clicks).result])
-        _awake.append(clicks)
+        drop_topics(context.settings, [run(context, engine, "tumble", clicks).result])
+        _awake.add(engine)
 
 
 def job(

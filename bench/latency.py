@@ -92,7 +92,7 @@ def run(context: Context, line: str, variants: Sequence[Variant], taking: Sequen
     """Five minutes in all for each variant, in interleaved rounds; less where other lines want their part."""
     _wake_the_broker(context)
     if "tailrace" in taking:
-        engines.wake(context)
+        engines.wake(context, "tailrace")
     seconds = context.scaled(SECONDS if context.alone else SECONDS / 8, 15) / context.rounds
     variants = [one for one in variants if not one.engine or one.engine in taking]
     variants = [one for one in variants if context.alone or not one.is_long]

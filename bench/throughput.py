@@ -42,8 +42,9 @@ def run(context: Context, workload: str, chosen: Sequence[str] = ENGINES) -> lis
     taking = [engine for engine in chosen if (engine, workload) not in ABSENT]
     if not context.alone and workload != "tumble":  # in a run of all lines the slow ones show themselves once
         taking = [engine for engine in taking if engine not in ONCE]
-    if "tailrace" in taking:
-        engines.wake(context)
+    for engine in taking:
+        if engine not in ONCE:
+            engines.wake(context, engine)
     parts = {engine: Part(engine, workload, *_pair(engine, topics)) for engine in taking}
     began = time.monotonic()
     for number in range(context.rounds):
@@ -60,7 +61,8 @@ def run(context: Context, workload: str, chosen: Sequence[str] = ENGINES) -> lis
 
 def _next_round(parts: Mapping[str, Part]) -> float:
     """About how many seconds one more will take."""
-    return sum(part.large[-1].seconds for part in parts.values() if part.large and part.engine not in ONCE)
+    counted = [part for part in parts.values() if part.large and part.engine not in ONCE]
+    return sum(part.small[-1].seconds + part.large[-1].seconds for part in counted)
 
 
 def _turned(taking: list[str], number: int) -> list[str]:
@@ -76,23 +78,23 @@ def _pair(engine: str, topics: list[Clicks]) -> tuple[Clicks, Clicks]:
 
 @dataclass
 class Part:
-    """What one engine did in one workload. The small topic is read in the first round only: it is there to take
-    start-up and warm-up out of the large one's time."""
+    """What one engine did in one workload. The small topic is there to take start-up and warm-up out of the large one's
+    time."""
 
     engine: str
     workload: str
     fifth: Clicks
     whole: Clicks
-    small: engines.Run | None = None
+    small: list[engines.Run] = field(default_factory=list)
     large: list[engines.Run] = field(default_factory=list)
     verdicts: list[compare.Verdict] = field(default_factory=list)
 
     def round(self, context: Context) -> None:
         try:
-            if self.small is None:
-                self.small = self._run(context, self.fifth, compared=True)
             # Millions of enriched rows are read back once, from the smaller topic; counts are read back every time.
-            self.large.append(self._run(context, self.whole, compared=self.workload != "enrich"))
+            counts = self.workload != "enrich"
+            self.small.append(self._run(context, self.fifth, compared=counts or not self.small))
+            self.large.append(self._run(context, self.whole, compared=counts))
         except TailraceError as problem:
             self.verdicts.append(compare.Verdict(False, str(problem)))
 
@@ -109,23 +111,25 @@ class Part:
         wrong = [verdict.text for verdict in self.verdicts if not verdict.ok]
         notes = [NOTES.get((self.engine, self.workload), ""), wrong[0] if wrong else self.verdicts[-1].text]
         figures: dict[str, float] = {"rows": float(self.whole.rows)}
-        if self.small is not None and self.large:
-            figures |= self._figures(self.small)
+        if self.large:
+            figures |= self._figures()
         note = "; ".join(note for note in notes if note)
         name = f"throughput-{self.workload}"
         return Result(name, self.engine, figures, ok=not wrong and bool(self.large), note=note)
 
-    def _figures(self, small: engines.Run) -> dict[str, float]:
-        more = self.whole.rows - small.clicks.rows
+    def _figures(self) -> dict[str, float]:
+        more = self.whole.rows - self.fifth.rows
+        started = median(run.seconds for run in self.small)
+        started_cpu = median(run.cpu_seconds for run in self.small)
         standing = [run.clicks.rows / run.seconds for run in self.large]
-        steady = [more / max(run.seconds - small.seconds, 1e-3) for run in self.large]
+        steady = [more / max(run.seconds - started, 1e-3) for run in self.large]
         return {
             "rounds": float(len(self.large)),
             "standing_rows_per_second": median(standing),
             "standing_spread_percent": spread(standing),
             "steady_rows_per_second": median(steady),
             "steady_spread_percent": spread(steady),
-            "steady_cpu_us_per_row": median((run.cpu_seconds - small.cpu_seconds) / more * 1e6 for run in self.large),
+            "steady_cpu_us_per_row": median((run.cpu_seconds - started_cpu) / more * 1e6 for run in self.large),
             "memory_mib": median(run.peak_mib for run in self.large),
         }
 
