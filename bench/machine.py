@@ -57,10 +57,22 @@ def one_core_free() -> Iterator[tuple[set[int], set[int]]]:
 
 def pin(process: psutil.Process, cores: set[int]) -> None:
     """The process, its children and all their threads to these cores; what they start later inherits it."""
-    for one in [process, *process.children(recursive=True)] if cores else []:
-        for thread in Path(f"/proc/{one.pid}/task").glob("*"):
-            with suppress(ProcessLookupError):
-                os.sched_setaffinity(int(thread.name), cores)
+    for thread in _threads(process) if cores else []:
+        with suppress(ProcessLookupError):
+            os.sched_setaffinity(thread, cores)
+
+
+def give_way(process: psutil.Process) -> None:
+    """The process, its children and all their threads run only when nobody else wants their core. There is no way back
+    without privileges."""
+    for thread in _threads(process) if hasattr(os, "SCHED_IDLE") else []:
+        with suppress(OSError):
+            os.sched_setscheduler(thread, os.SCHED_IDLE, os.sched_param(0))
+
+
+def _threads(process: psutil.Process) -> list[int]:
+    family = [process, *process.children(recursive=True)]
+    return [int(thread.name) for one in family for thread in Path(f"/proc/{one.pid}/task").glob("*")]
 
 
 class Stolen:
