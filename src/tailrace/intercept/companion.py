@@ -5,7 +5,8 @@ The sightings lie in a ring of shared memory. Over a pipe the worker tells the s
 that has gone to sleep. When the worker closes the pipe or dies, the companion reads what is left in the ring, sends it
 or writes it to the spool, and ends.
 
-It takes only what time the site leaves over, and its fair share of the machine as soon as it has fallen behind.
+A little is sent at once. Of much, it takes only what time the site leaves over, and its fair share of the machine as
+soon as it has fallen behind.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from tailrace.intercept.courier import Courier
 from tailrace.intercept.ring import Ring
 
 _BUSY, _CALM = 0.004, 0.1  # seconds between two turns
+_LITTLE = 4096  # bytes in the ring: some six requests since the last turn, or one and a half thousand a second
 _BEHIND, _CAUGHT_UP = 1.0, 0.1  # seconds
 
 
@@ -35,12 +37,13 @@ class Companion:
         self._courier = courier
         self._left = False  # the worker has closed the pipe, or died
         self._behind = False
+        self._urgent = True
 
     def run(self) -> None:
         """Until everything is safe."""
         with ThreadPoolExecutor(1, initializer=_yield_to_all) as yielding:
             while not self._left:
-                if self._behind:
+                if self._urgent:
                     self._work()
                 else:
                     yielding.submit(self._work).result()
@@ -48,10 +51,11 @@ class Companion:
 
     def _work(self) -> None:
         """Until the end, or until it should go on more or less urgently."""
-        behind = self._behind
-        while self._behind is behind and not self._left:
+        urgent = self._urgent
+        while self._urgent is urgent and not self._left:
             more = self._courier.turn()
-            self._behind = more and self._courier.lag > (_CAUGHT_UP if behind else _BEHIND)
+            self._behind = more and self._courier.lag > (_CAUGHT_UP if self._behind else _BEHIND)
+            self._urgent = self._behind or self._courier.waiting <= _LITTLE
             if not more:
                 self._rest()
 
@@ -66,8 +70,8 @@ class Companion:
 
 
 def _yield_to_all() -> None:
-    """This thread, and those of librdkafka that it starts, run when nobody else wants to. There is no way back without
-    privileges, so that what is urgent is left to the other thread."""
+    """This thread runs when nobody else wants to. There is no way back without privileges: what is urgent is left to the
+    other thread."""
     if hasattr(os, "SCHED_IDLE"):
         with contextlib.suppress(OSError):
             os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))

@@ -60,9 +60,14 @@ class Courier:
         return self._position < self._seen
 
     @property
+    def waiting(self) -> int:
+        """Bytes in the ring that were not taken yet."""
+        return self._ring.written - self._position
+
+    @property
     def idle(self) -> bool:
         """Nothing is in the ring, waiting, on its way or on disk."""
-        return self._position == self._ring.written and self._sender.idle
+        return not self.waiting and self._sender.idle
 
     def close(self) -> None:
         """Sends what it can, and leaves the rest on disk."""
