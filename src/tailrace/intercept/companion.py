@@ -70,8 +70,8 @@ class Companion:
 
 
 def _yield_to_all() -> None:
-    """This thread runs when nobody else wants to. There is no way back without privileges: what is urgent is left to the
-    other thread."""
+    """This thread runs when nobody else wants to. There is no way back without privileges: what is urgent is left to
+    the other thread."""
     if hasattr(os, "SCHED_IDLE"):
         with contextlib.suppress(OSError):
             os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))

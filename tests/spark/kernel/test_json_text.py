@@ -25,7 +25,7 @@ WORDS = [math.nan, math.inf, -math.inf]
 
 def check(spark: SparkSession, kind: T.DataType, values: Sequence[Any]) -> list[str]:
     """Both forms of these values, alone and beside others; what the kernel said."""
-    schema = T.StructType().add("n", T.LongType()).add("odd `name\"\n", kind).add("same", kind)
+    schema = T.StructType().add("n", T.LongType()).add('odd `name"\n', kind).add("same", kind)
     frame = spark.createDataFrame([(n, value, value) for n, value in enumerate([*values, None])], schema).coalesce(1)
     return compare(frame, F.struct(*[F.col(f"`{name.replace('`', '``')}`") for name in frame.columns]))
 
@@ -71,7 +71,7 @@ def test_each_type_is_written_as_spark_writes_it(spark: SparkSession, kind: T.Da
 
 
 def test_times_before_and_after_four_digits(spark: SparkSession) -> None:
-    micros = [0, -1, 253402300800000000, -62135596800000001, -10**17, 9 * 10**17, 951782400000000]
+    micros = [0, -1, 253402300800000000, -62135596800000001, -(10**17), 9 * 10**17, 951782400000000]
     frame = spark.createDataFrame([(one, one // 86_400_000_000) for one in micros], "micros bigint, days bigint")
     moment = F.timestamp_micros("micros")
     day = F.date_from_unix_date(F.col("days").cast("int"))
