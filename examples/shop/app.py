@@ -75,7 +75,8 @@ def build_site(settings: Settings, live_url: str | None = None, secret: str | No
             "Start the embedded stack with `tailrace up`, or set [postgres] url (TAILRACE_POSTGRES__URL).",
         )
     database = Database(settings.postgres.url.get_secret_value())
-    sessions = Sessions(secret or load_secret(settings.home), settings.capture.trusted_proxies)
+    capture = settings.capture
+    sessions = Sessions(secret or load_secret(settings.home), capture.trusted_proxies, capture.forwarded_by)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:

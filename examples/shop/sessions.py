@@ -40,8 +40,8 @@ class Session:
 class Sessions:
     """Reads, makes and signs sessions with one secret. Trusted proxies may say that the visitor came by https."""
 
-    def __init__(self, secret: str, trusted_proxies: Iterable[str] = ()) -> None:
-        self._client = Client(trusted_proxies)
+    def __init__(self, secret: str, trusted_proxies: Iterable[str] = (), forwarded_by: str = "x-forwarded-for") -> None:
+        self._client = Client(trusted_proxies, forwarded_by)
         self._signer = TimestampSigner(secret, salt="shop.session", digest_method=hashlib.sha256)
         self._key = hashlib.sha256(b"shop.form:" + secret.encode()).digest()
 

@@ -82,6 +82,7 @@ class PipelinesSettings(Section):
     mode: str = "micro-batch"  # of pipelines that are not named under `modes`
     modes: dict[str, str] = Field(default_factory=dict)  # pipeline -> mode
     metrics_port: int | None = None  # Prometheus metrics of `tailrace run`; 0 chooses a free port
+    metrics_host: str = "127.0.0.1"  # where they are served; 0.0.0.0 for a Prometheus elsewhere
     max_rows_per_batch: int | None = None  # bounds a batch while catching up; None reads all there is
 
 
@@ -94,7 +95,8 @@ class CaptureSettings(Section):
     skip_methods: list[str] = Field(default_factory=list)
     skip_extensions: list[str] = Field(default_factory=list)  # without the dot
     skip_content_types: list[str] = Field(default_factory=list)  # beginnings, such as application/pdf
-    trusted_proxies: list[str] = Field(default_factory=list)  # addresses and networks whose forwarding headers count
+    trusted_proxies: list[str] = Field(default_factory=list)  # addresses and networks whose forwarding header counts
+    forwarded_by: Literal["x-forwarded-for", "forwarded"] = "x-forwarded-for"  # the one that these proxies set
     address: Literal["full", "shortened", "hashed"] = "full"
     redact_headers: list[str] = Field(default_factory=list)
     redact_query: list[str] = Field(default_factory=list)  # query parameters

@@ -14,7 +14,17 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 _FOR = re.compile(r'(?:^|[;,\s])for\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^;,\s]*))', re.IGNORECASE)
 
 _PROTO = re.compile(r'(?:^|[;,\s])proto\s*=\s*"?([a-z]+)', re.IGNORECASE)
-_SCHEMES = (b"forwarded", b"x-forwarded-proto")
+# Every header by which proxies tell the visitor's address.
+TELLING = frozenset({
+    "x-forwarded-for",
+    "forwarded",
+    "x-real-ip",
+    "x-client-ip",
+    "x-cluster-client-ip",
+    "true-client-ip",
+    "cf-connecting-ip",
+    "fastly-client-ip",
+})  # fmt: skip
 
 
 def networks(texts: Iterable[str]) -> list[Network]:
@@ -43,17 +53,22 @@ def parse(text: str) -> Address | None:
 
 
 class Client:
-    """Finds the visitor's address."""
+    """Finds the visitor's address.
 
-    def __init__(self, trusted: Iterable[str]) -> None:
+    Only one header is read, the one that the trusted proxies set: the other may be the visitor's own, passed on by
+    a proxy that does not know it.
+    """
+
+    def __init__(self, trusted: Iterable[str], forwarded_by: str = "x-forwarded-for") -> None:
         self._trusted = networks(trusted)
+        self._standard = forwarded_by == "forwarded"
         self._parsed: dict[str, tuple[Address | None, bool]] = {}
 
     def address(self, peer: str | None, headers: Mapping[str, str]) -> str | None:
         """From the peer backwards along the forwarding headers, as long as who says so is trusted."""
         address, trusted = self._look(peer or "")
         if trusted:
-            for hop in reversed(_chain(headers)):
+            for hop in reversed(self._chain(headers)):
                 before, trusted = self._look(hop)
                 if before is None:
                     break
@@ -72,11 +87,20 @@ class Client:
             return True
         if not self._trusted or not self.trusts(peer):
             return False
-        given = {name: value.decode("latin-1") for name, value in headers if name in _SCHEMES}
-        told = _PROTO.search(given.get(b"forwarded", ""))
+        wanted = b"forwarded" if self._standard else b"x-forwarded-proto"
+        given = next((value.decode("latin-1") for name, value in headers if name == wanted), "")
         # A list of schemes, as of addresses, has the visitor's first.
-        word = told[1] if told else given.get(b"x-forwarded-proto", "").partition(",")[0]
+        told = _PROTO.search(given)
+        word = (told[1] if told else "") if self._standard else given.partition(",")[0]
         return word.strip().lower() == "https"
+
+    def _chain(self, headers: Mapping[str, str]) -> list[str]:
+        """The forwarded addresses, the visitor's first."""
+        if self._standard:
+            found = _FOR.findall(headers.get("forwarded", ""))
+            return [quoted.replace("\\", "") or plain for quoted, plain in found]
+        given = headers.get("x-forwarded-for")
+        return given.split(",") if given else []
 
     def _look(self, text: str) -> tuple[Address | None, bool]:
         known = self._parsed.get(text)
@@ -97,12 +121,3 @@ def shortened(text: str | None) -> str | None:
         return None
     bits = 24 if address.version == 4 else 48
     return str(ipaddress.ip_network((address, bits), strict=False).network_address)
-
-
-def _chain(headers: Mapping[str, str]) -> list[str]:
-    """The forwarded addresses, the visitor's first. The standard header counts before the older one."""
-    forwarded = headers.get("forwarded")
-    if forwarded:
-        return [quoted.replace("\\", "") or plain for quoted, plain in _FOR.findall(forwarded)]
-    older = headers.get("x-forwarded-for")
-    return older.split(",") if older else []

@@ -47,7 +47,7 @@ class Interceptor:
         self.outbox = outbox if outbox is not None else Outbox(self.settings)
         self._rules = Rules(self.settings.capture)
         self._cookie = self._rules.cookie
-        self._client = Client(self.settings.capture.trusted_proxies)
+        self._client = Client(self.settings.capture.trusted_proxies, self.settings.capture.forwarded_by)
         self._put = self.outbox.put
         self._enabled = self.settings.outbox.enabled
         self._skips = self._rules.skips if self._enabled else lambda *request: "off"
@@ -100,7 +100,7 @@ class Interceptor:
             raise
         finally:
             if not done:
-                if gone and not finished:
+                if gone:
                     outcome = "disconnect"
                 missing = DISCONNECTED if outcome == "disconnect" else 500
                 self._note(scope, arrival, started, status or missing, outcome, visitor)
@@ -133,6 +133,14 @@ class Interceptor:
             logger.exception("The visitor's cookie failed; the response passes without.")
             return None
 
+    def _known(self, scope: Scope) -> str | None:
+        """The visitor by the cookie, where no response can bring one."""
+        try:
+            return self._cookie.read(scope["headers"]) if self._cookie else None
+        except Exception:
+            logger.exception("The visitor's cookie failed; the connection passes without.")
+            return None
+
     async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
         arrival, started = time_ns(), perf_counter_ns()
         done = False
@@ -141,8 +149,7 @@ class Interceptor:
             nonlocal done
             if not done:
                 done = True
-                visitor = self._cookie.read(scope["headers"]) if self._cookie else None
-                self._note(scope, arrival, started, status, outcome, visitor)
+                self._note(scope, arrival, started, status, outcome, self._known(scope))
 
         def watch(message: Message) -> Awaitable[None]:
             kind = message["type"]
@@ -163,9 +170,12 @@ class Interceptor:
         answered(DISCONNECTED, "disconnect")
 
     async def _lifespan(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Servers may end the process by a signal, without exit handlers: the last moment is the lifespan's."""
+        """What an earlier process left on disk is sent from the start on. And servers may end the process by a signal,
+        without exit handlers: the last moment is the lifespan's."""
 
         async def watch(message: Message) -> None:
+            if message["type"] == "lifespan.startup.complete" and self._enabled:
+                await asyncio.get_running_loop().run_in_executor(None, self.outbox.resume)
             if message["type"] in ("lifespan.shutdown.complete", "lifespan.shutdown.failed"):
                 await asyncio.get_running_loop().run_in_executor(None, self.outbox.close)
             await send(message)

@@ -15,7 +15,7 @@ from typing import Any
 import orjson
 
 from tailrace.event import MAX_EVENT_BYTES, format_time
-from tailrace.intercept.address import Client, shortened
+from tailrace.intercept.address import TELLING, Client, shortened
 from tailrace.intercept.rules import REDACTED, Headers
 from tailrace.settings import Settings
 
@@ -25,7 +25,7 @@ RANDOM_BYTES = 10
 _URL_LIMIT = 16_384
 _VALUE_LIMIT = 4_096
 _VARIANT = dict(zip("0123456789abcdef", "89ab" * 4, strict=True))
-_OWN_FIELDS = ("host", "user-agent", "referer")
+_OWN_FIELDS = frozenset({"host", "user-agent", "referer"})
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 # arrival (Unix ns), duration (ns), method, path, query, peer, headers, status, outcome, visitor.
@@ -40,8 +40,10 @@ class Capture:
     """Turns sightings into records for Kafka: key (visitor) and value (the event's JSON)."""
 
     def __init__(self, settings: Settings, secret: bytes) -> None:
-        self._client = Client(settings.capture.trusted_proxies)
+        self._client = Client(settings.capture.trusted_proxies, settings.capture.forwarded_by)
         self._address = settings.capture.address
+        # Who hides addresses hides them wherever they stand.
+        self._left_out = _OWN_FIELDS if self._address == "full" else _OWN_FIELDS | TELLING
         self._secret = secret
         self.newest = 0.0  # when the request ended that was made an event last (Unix seconds)
         self._day = ""
@@ -79,7 +81,7 @@ class Capture:
             "ip": self._hidden(address),
             "referrer": headers.get("referer"),
             "user_agent": agent,
-            "headers": {name: value for name, value in headers.items() if name not in _OWN_FIELDS},
+            "headers": {name: value for name, value in headers.items() if name not in self._left_out},
             "status": status,
             "duration_ms": duration / 1_000_000,
             "visitor_id": key,

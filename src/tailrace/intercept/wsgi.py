@@ -40,7 +40,7 @@ class WsgiInterceptor:
         self.settings = settings if settings is not None else Settings.load()
         self.outbox = outbox if outbox is not None else Outbox(self.settings)
         self.rules = Rules(self.settings.capture)
-        self.client = Client(self.settings.capture.trusted_proxies)
+        self.client = Client(self.settings.capture.trusted_proxies, self.settings.capture.forwarded_by)
         self.lock = threading.Lock()  # worker threads count together
         self._enabled = self.settings.outbox.enabled
         register()
@@ -97,6 +97,7 @@ class Watch:
         self._status = 0
         cookie = interceptor.rules.cookie
         self._visitor = cookie.read(headers) if cookie else None
+        self._fresh: list[tuple[str, str]] = []  # the cookie that this response brings
 
     def start_response(self, status: str, headers: list[tuple[str, str]], *rest: Any) -> Callable[[bytes], object]:
         try:
@@ -121,7 +122,8 @@ class Watch:
             scheme, peer = self._environ.get("wsgi.url_scheme"), self._environ.get("REMOTE_ADDR")
             secure = self._interceptor.client.by_https(scheme, peer, self._headers)
             name, value = rules.cookie.write(self._visitor, secure)
-            headers = [*headers, (name.decode(), value.decode())]
+            self._fresh = [(name.decode(), value.decode())]
+        headers = [*headers, *self._fresh]  # also if the application begins its answer a second time
         if rule == STREAM:
             self.note()
         return headers

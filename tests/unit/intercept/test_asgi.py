@@ -152,6 +152,22 @@ def test_a_visitor_who_leaves_is_seen(site):
     assert (event["status"], event["outcome"]) == (200, "disconnect")
 
 
+def test_a_visitor_who_leaves_in_an_upload_has_left_whatever_the_application_answers(asgi_server, notebook):
+    async def lenient(scope, receive, send):
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    book = notebook()
+    address = asgi_server(Interceptor(lenient, book.settings, book), lifespan="off")
+    host, _, port = address.partition(":")
+    with socket.create_connection((host, int(port))) as raw:
+        raw.sendall(f"POST /form HTTP/1.1\r\nhost: {address}\r\ncontent-length: 1000\r\n\r\nhalf".encode())
+    (event,) = book.events()
+    assert (event["url"], event["outcome"]) == ("/form", "disconnect")
+
+
 def test_a_stream_of_events_is_logged_when_it_begins(site):
     address, book = site()
     with httpx.stream("GET", f"http://{address}/stream?type=text/event-stream") as answer:
@@ -227,6 +243,9 @@ def test_a_broken_interceptor_does_not_break_the_site(site, monkeypatch):
         monkeypatch.setattr(name, fail)
         assert httpx.get(f"http://{address}/{name}").status_code == 404
         assert httpx.get(f"http://{address}/").text == "hello"
+        with connect(f"ws://{address}/echo") as wire:
+            wire.send("hello")
+            assert wire.recv() == "hello"
     monkeypatch.setattr(book, "put", fail)
     assert httpx.get(f"http://{address}/").text == "hello"
 

@@ -106,6 +106,11 @@ def test_addresses_can_be_shortened_or_hashed():
     assert seen(capture(address="shortened"), peer="2001:db8:1:2::3")["ip"] == "2001:db8:1::"
     hashed = seen(capture(address="hashed"))["ip"]
     assert hashed != "198.51.100.7" and hashed == seen(capture(address="hashed"))["ip"]
+    told = {"x_forwarded_for": "203.0.113.9", "forwarded": "for=203.0.113.9", "x_real_ip": "203.0.113.9", "dnt": "1"}
+    for way, address in (("shortened", "203.0.113.0"), ("hashed", None)):
+        event = seen(capture(address=way, trusted_proxies=["10.0.0.1"]), peer="10.0.0.1", **told)
+        assert "203.0.113.9" not in str(event) and event["ip"] == (address or event["ip"])
+        assert event["headers"] == {"dnt": "1"}
 
 
 @pytest.mark.parametrize(
@@ -119,14 +124,27 @@ def test_addresses_can_be_shortened_or_hashed():
         ({"x_forwarded_for": "2001:db8::7"}, "2001:db8::7"),
         ({"x_forwarded_for": "[2001:db8::7]:443, 10.0.0.2"}, "2001:db8::7"),
         ({"x_forwarded_for": "nonsense"}, "10.0.0.1"),
-        ({"forwarded": "for=203.0.113.9;proto=https;by=10.0.0.9"}, "203.0.113.9"),
-        ({"forwarded": 'for=1.2.3.4, For="[2001:db8::7]:4711"'}, "2001:db8::7"),
-        ({"forwarded": "for=unknown"}, "10.0.0.1"),
-        ({"forwarded": "for=203.0.113.9", "x_forwarded_for": "1.2.3.4"}, "203.0.113.9"),
+        ({"x_forwarded_for": "203.0.113.9", "forwarded": "for=6.6.6.6"}, "203.0.113.9"),
+        ({"forwarded": "for=6.6.6.6"}, "10.0.0.1"),
     ],
 )
 def test_behind_a_trusted_proxy_the_forwarded_address_counts(headers, expected):
     assert seen(capture(trusted_proxies=["10.0.0.0/8"]), peer="10.0.0.1", **headers)["ip"] == expected
+
+
+@pytest.mark.parametrize(
+    ("headers", "expected"),
+    [
+        ({"forwarded": "for=203.0.113.9;proto=https;by=10.0.0.9"}, "203.0.113.9"),
+        ({"forwarded": 'for=1.2.3.4, For="[2001:db8::7]:4711"'}, "2001:db8::7"),
+        ({"forwarded": "for=unknown"}, "10.0.0.1"),
+        ({"forwarded": "for=203.0.113.9", "x_forwarded_for": "6.6.6.6"}, "203.0.113.9"),
+        ({"x_forwarded_for": "6.6.6.6"}, "10.0.0.1"),
+    ],
+)
+def test_proxies_may_tell_it_by_the_standard_header_instead(headers, expected):
+    one = capture(trusted_proxies=["10.0.0.0/8"], forwarded_by="forwarded")
+    assert seen(one, peer="10.0.0.1", **headers)["ip"] == expected
 
 
 def test_nobody_else_can_forward_an_address():
@@ -147,15 +165,26 @@ HTTPS = [(b"x-forwarded-proto", b"https")]
         ("http", "10.0.0.1", HTTPS, True),
         ("http", "10.0.0.1", [(b"x-forwarded-proto", b"HTTPS, http")], True),
         ("http", "10.0.0.1", [(b"x-forwarded-proto", b"http, https")], False),
-        ("http", "10.0.0.1", [(b"forwarded", b'for=203.0.113.9;proto="https"')], True),
-        ("http", "10.0.0.1", [(b"forwarded", b"for=203.0.113.9; Proto=http"), *HTTPS], False),
-        ("http", "10.0.0.1", [(b"forwarded", b"for=203.0.113.9"), *HTTPS], True),
+        ("http", "10.0.0.1", [(b"forwarded", b'for=203.0.113.9;proto="https"')], False),
         ("http", "203.0.113.9", HTTPS, False),
         ("http", None, HTTPS, False),
     ],
 )
 def test_only_a_trusted_proxy_can_say_that_the_visitor_came_by_https(scheme, peer, headers, secure):
     assert Client(["10.0.0.0/8"]).by_https(scheme, peer, headers) is secure
+
+
+@pytest.mark.parametrize(
+    ("headers", "secure"),
+    [
+        ([(b"forwarded", b'for=203.0.113.9;proto="https"')], True),
+        ([(b"forwarded", b"for=203.0.113.9; Proto=http"), *HTTPS], False),
+        ([(b"forwarded", b"for=203.0.113.9"), *HTTPS], False),
+        (HTTPS, False),
+    ],
+)
+def test_or_by_the_standard_header(headers, secure):
+    assert Client(["10.0.0.0/8"], "forwarded").by_https("http", "10.0.0.1", headers) is secure
 
 
 @pytest.mark.parametrize("text", ["::ffff:192.0.2.1", "192.0.2.1:80", " 192.0.2.1 ", "[::ffff:192.0.2.1]:80"])

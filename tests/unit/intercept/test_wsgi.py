@@ -82,6 +82,19 @@ def test_the_cookie_is_secure_when_the_visitor_came_by_https(notebook):
     assert "; Secure" not in cookie(REMOTE_ADDR="203.0.113.9", HTTP_X_FORWARDED_PROTO="https")
 
 
+def test_an_answer_that_begins_anew_brings_the_cookie_too(notebook):
+    def app(environ, start_response):
+        start_response("200 OK", [("content-type", "text/html")])
+        start_response("500 Oh", [("content-type", "text/plain")], (None, None, None))
+        return [b"no"]
+
+    book, sent = notebook(cookie="visitor"), []
+    WsgiInterceptor(app, book.settings, book)(dict(ENVIRON), lambda status, headers, *rest: sent.append(dict(headers)))
+    (event,) = book.events()
+    assert event["status"] == 500 and all(event["visitor_id"] in headers["set-cookie"] for headers in sent)
+    assert len(sent) == 2
+
+
 def test_a_complete_body_is_handed_on_as_it_is(notebook):
     body = [b"hello"]
     result, book = run(respond(body), notebook)
