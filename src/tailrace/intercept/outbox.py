@@ -28,7 +28,7 @@ class Outbox:
 
     The guarantee: a sighting that was put arrives in Kafka, even if the site is killed and the broker is away, unless
     the spool is full; then the newest are dropped and counted. If the companion is killed with the site, that holds for
-    what was put more than 100 ms ago.
+    what was put more than 100 ms ago, or more than a second ago where no core has time to spare.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -39,6 +39,7 @@ class Outbox:
         self._link: Link | None = None
         self._thread: threading.Thread | None = None
         self._closing: threading.Thread | None = None
+        self._looked = False
         self._lock = threading.Lock()
         _outboxes.add(self)
 
@@ -55,6 +56,15 @@ class Outbox:
     def skip(self, rule: str) -> None:
         """Counts a request that a rule kept out of the log."""
         self.skipped[rule] = self.skipped.get(rule, 0) + 1
+        if not self._looked:
+            self.resume()
+
+    def resume(self) -> None:
+        """Begins at once if processes that are gone have left events on disk: they need not wait for the next one."""
+        self._looked = True
+        with contextlib.suppress(OSError):
+            if self._thread is None and any(self.directory.glob("spool-*")):
+                self._start()
 
     def stats(self) -> dict[str, Any]:
         """Since the start of this process: captured, skipped by rule, queued, spooled, sent, dropped and more."""
@@ -97,6 +107,7 @@ class Outbox:
         link, self._link = self._link, None
         ring, self._ring = self._ring, None
         self.skipped = {}
+        self._looked = False
         if link is not None:
             link.abandon()
         if ring is not None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import re
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -31,6 +32,7 @@ logger = logging.getLogger("tailrace.outbox")
 
 _HEADERS = [(SCHEMA_HEADER, SCHEMA_VERSION.encode())]
 _FEED = 500
+_CAPTURED = re.compile(rb'\{"event_id":"([0-9a-f]{8})-([0-9a-f]{4})-7')
 # Nothing expires inside librdkafka, and a broker that is back is found within a second.
 _PATIENT = {"message.timeout.ms": 0, "reconnect.backoff.max.ms": 1000}
 # A broker that refuses the record itself will refuse it tomorrow too.
@@ -194,7 +196,7 @@ class Sender:
             while one.unsent and self._room > 0:
                 batch = one.read(min(_FEED, self._room))
                 for index, (place, key, value) in enumerate(batch):
-                    parcel = Parcel(key, value, self._clock(), None)
+                    parcel = Parcel(key, value, self._clock() - _age(value), None)
                     parcel.spool, parcel.place = one, place
                     if not self._produce(parcel):
                         one.unread(batch[index:])
@@ -303,3 +305,9 @@ class Sender:
         self.counts.waiting = len(self._pending)
         self.counts.in_flight = len(self._in_flight)
         self.counts.spool_bytes = sum(one.size for one in self._spools())
+
+
+def _age(value: bytes) -> float:
+    """Seconds since an event from the spool was captured: its id, with which it begins, begins with the moment."""
+    found = _CAPTURED.match(value)
+    return max(0.0, time.time() - int(found[1] + found[2], 16) / 1000) if found else 0.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import time
 from collections import Counter, deque
 from pathlib import Path
 
@@ -10,7 +11,8 @@ from confluent_kafka import KafkaError
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tailrace.intercept.sender import Sender
+from tailrace.event import uuid7
+from tailrace.intercept.sender import Sender, _age
 from tailrace.settings import OutboxSettings, Settings
 
 
@@ -214,3 +216,19 @@ def test_whatever_happens_nothing_is_lost_and_only_a_kill_repeats(plan):
         assert kills or max(seen.values(), default=1) == 1
         assert kills or broker.log == values(0, offered)
         assert not list(folder.glob("spool-*"))
+
+
+def test_time_in_the_spool_counts_as_time_until_delivery(tmp_path, monkeypatch):
+    value = b'{"event_id":"%s","url":"/"}' % uuid7().encode()
+    assert 0 <= _age(value) < 60 and _age(b"rubbish") == 0.0
+    later = time.time() + 3600
+    monkeypatch.setattr("tailrace.intercept.sender.time.time", lambda: later)
+    broker, clock = Broker(), Clock()
+    one = sender(tmp_path, broker, clock, in_flight=1)
+    broker.up = False
+    one.offer([(b"visitor", value), (b"visitor", value)])
+    run(one, clock, 0.2)
+    broker.up = True
+    run(one, clock, 0.2)
+    assert one.counts.sent == 2 and 3600 <= one.counts.latency_sum < 3700, "the second one lay on disk"
+    one.close(0)
