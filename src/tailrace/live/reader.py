@@ -75,6 +75,7 @@ class Reader(threading.Thread):
         self._room = threading.Semaphore(BATCHES_UNDER_WAY)
         self._assigned: set[tuple[str, int]] = set()
         self._behind: set[tuple[str, int]] = set()
+        self._ended: dict[tuple[str, int], int] = {}  # where each partition was read to its end last
         self._lives = Lives()
         self._look_at = 0.0
 
@@ -131,6 +132,7 @@ class Reader(threading.Thread):
         if error is not None:
             if error.code() == KafkaError._PARTITION_EOF:
                 self._behind.discard(place)
+                self._ended[place] = message.offset()
             else:
                 self._on_error(error)
             return
@@ -178,6 +180,8 @@ class Reader(threading.Thread):
             client.incremental_unassign([TopicPartition(*place) for place in gone])
             self._assigned -= gone
             self._behind -= gone
+            for place in gone:
+                self._ended.pop(place, None)
             self._hand_over(Batch(dropped=tuple(sorted({topic for topic, _ in gone}))))
 
     def _start_of(self, client: Consumer, topic: str, partition: int) -> TopicPartition:
@@ -190,8 +194,10 @@ class Reader(threading.Thread):
     def _measure_lag(self, client: Consumer) -> None:
         lag = dict.fromkeys(self._topics, 0)
         for at in client.position([TopicPartition(*place) for place in self._assigned]):
-            if at.offset >= 0 and (at.topic, at.partition) in self._behind:
-                lag[at.topic] += max(0, client.get_watermark_offsets(at, cached=True)[1] - at.offset)
+            end = client.get_watermark_offsets(at, cached=True)[1]
+            # Behind the last record there may be a transaction's mark, which nobody gets to read.
+            if at.offset >= 0 and self._ended.get((at.topic, at.partition)) != end:
+                lag[at.topic] += max(0, end - at.offset)
         for topic, rows in lag.items():
             self._metrics.lag.labels(topic).set(rows)
 

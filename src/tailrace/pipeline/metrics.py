@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from prometheus_client import Gauge, start_http_server
@@ -27,10 +28,11 @@ _age = Gauge("tailrace_pipeline_dimension_age_seconds", "Age of a side input's c
 
 
 def publish(report: dict[str, Any]) -> None:
-    """Set every figure that the status has."""
+    """Set every figure that the status has. One that is not known now has no value, instead of its last one; who never
+    catches up takes for ever."""
     for figure, gauge in _gauges.items():
-        if report.get(figure) is not None:
-            gauge.labels(report["pipeline"]).set(report[figure])
+        unknown = math.inf if figure == "catch_up_seconds" and report.get("lag_rows") else math.nan
+        gauge.labels(report["pipeline"]).set(unknown if report.get(figure) is None else report[figure])
     _up.labels(report["pipeline"]).set(1 if report["state"] in ("running", "waiting") else 0)
 
 
@@ -38,7 +40,7 @@ def dimension_age(pipeline: str, dimension: str, seconds: float) -> None:
     _age.labels(pipeline, dimension).set(seconds)
 
 
-def serve(port: int, host: str = "127.0.0.1") -> int:
+def serve(port: int, host: str) -> int:
     """Serve /metrics; the port that was taken."""
     server, _ = start_http_server(port, addr=host)
     return int(server.server_port)

@@ -48,7 +48,7 @@ class Runner:
         self.board = Board(settings, self.database, self.statuses)
         self._stop_asked = threading.Event()
         if settings.pipelines.metrics_port is not None:
-            metrics.serve(settings.pipelines.metrics_port)
+            metrics.serve(settings.pipelines.metrics_port, settings.pipelines.metrics_host)
 
     def start(self) -> None:
         self.database.prepare()

@@ -48,11 +48,18 @@ class Status:
     logged: float | None = None
     batch_duration_ms: int | None = None
     _recent: list[tuple[float, int]] = field(default_factory=list)
-    _lag: tuple[int, float] | None = None
+    _lag: tuple[int, float | None] | None = None
     _overdue: float = 0.0
 
     def become(self, state: str, reason: str | None = None) -> None:
         self.state, self.reason = state, reason
+
+    def resume(self, totals: Totals, accounted: datetime | None) -> None:
+        """What an earlier run left: its sums, and when it accounted for a batch last. What it read was logged no later,
+        so that a pipeline that comes back, or does not come to a batch, knows at least how old that is."""
+        self.totals = totals
+        if self.logged is None and accounted is not None:
+            self.logged = accounted.timestamp()
 
     def account(self, entry: Entry, logged_micros: int | None) -> None:
         """A batch is done."""
@@ -72,19 +79,21 @@ class Status:
         edge = time.monotonic() - seconds
         return sum(rows for at, rows in list(self._recent) if at >= edge) / seconds
 
-    def lag(self, high: dict[int, int]) -> tuple[int, float] | None:
-        """Rows of the log that were not read yet, and the age of the newest that was. None before the first account."""
+    def lag(self, high: dict[int, int]) -> tuple[int, float | None] | None:
+        """Rows of the log that were not read yet, and the age of the newest that was, if it is known. None before the
+        first account."""
         if self.position and (self._lag is None or time.monotonic() >= self._overdue):
             rows = sum(max(0, end - self.position.get(p, 0)) for p, end in high.items())
-            self._lag = rows, max(0.0, time.time() - self.logged) if rows and self.logged else 0.0
+            age = None if self.logged is None else max(0.0, time.time() - self.logged)
+            self._lag = rows, age if rows else 0.0
         return self._lag
 
     def report(self, high: dict[int, int], arriving: float, retention_seconds: float | None) -> dict[str, Any]:
         """The status record. `high` is the log's end, `arriving` the rows per second that come in."""
-        lag, behind = self.lag(high) or (None, 0.0)
+        lag, behind = self.lag(high) or (None, None)
         rate = self.rate()
-        catch_up = 0.0 if not lag else lag / (rate - arriving) if rate > arriving else None
-        left = None if retention_seconds is None else max(0.0, retention_seconds - behind)
+        catch_up = 0.0 if lag == 0 else lag / (rate - arriving) if lag and rate > arriving else None
+        left = None if retention_seconds is None or behind is None else max(0.0, retention_seconds - behind)
         return {
             "pipeline": self.pipeline,
             "mode": self.mode,
@@ -94,7 +103,7 @@ class Status:
             **{name: getattr(self.totals, name) for name in COUNTS},
             "quarantine_reasons": dict(self.totals.reasons),
             "lag_rows": lag,
-            "lag_seconds": round(behind, 3) if lag is not None else None,
+            "lag_seconds": None if behind is None else round(behind, 3),
             "catch_up_seconds": None if catch_up is None else round(catch_up, 1),
             "retention_seconds_left": None if left is None else round(left),
             "rows_per_second": round(rate, 1),

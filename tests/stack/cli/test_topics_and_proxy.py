@@ -54,8 +54,8 @@ def test_proxy_writes_what_passes_through_it_to_the_log(settings, tmp_path, topi
     )
     port = int(upstream.stdout.readline())
     environ = {**os.environ, "TAILRACE_KAFKA__BOOTSTRAP": settings.kafka.bootstrap}
-    listen = f"127.0.0.1:{_free_port()}"
-    command = [*TAILRACE, "proxy", "--listen", listen, "--topic", name]
+    listen, metrics = f"127.0.0.1:{_free_port()}", f"127.0.0.1:{_free_port()}"
+    command = [*TAILRACE, "proxy", "--listen", listen, "--topic", name, "--metrics", metrics]
     proxy = subprocess.Popen([*command, "--upstream", f"http://127.0.0.1:{port}"], env=environ, cwd=tmp_path)
     try:
         answer = _get(f"http://{listen}/page?q=1")
@@ -66,6 +66,7 @@ def test_proxy_writes_what_passes_through_it_to_the_log(settings, tmp_path, topi
         reader.close()
         event = decode(message.value())
         assert isinstance(event, Event) and (event.url, event.status) == ("/page?q=1", 200)
+        assert "tailrace_intercept_captured_total 1.0" in _get(f"http://{metrics}/metrics").text
     finally:
         for process in (proxy, upstream):
             process.terminate()

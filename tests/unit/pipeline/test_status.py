@@ -1,9 +1,14 @@
 """What a pipeline's status says of its lag."""
 
-import pytest
+import math
+from datetime import datetime, timezone
 
+import pytest
+from prometheus_client import REGISTRY
+
+from tailrace.pipeline import metrics
 from tailrace.pipeline import status as module
-from tailrace.pipeline.ledger import Entry
+from tailrace.pipeline.ledger import Entry, Totals
 from tailrace.pipeline.modes import Mode
 from tailrace.pipeline.status import Status
 
@@ -55,3 +60,42 @@ def test_real_time_reads_on_and_lags_only_when_its_batch_is_overdue(clock):
     clock.seconds += 40
     told = one.report({0: 1600}, 10.0, None)
     assert (told["lag_rows"], told["lag_seconds"]) == (1000, 99.0)
+
+
+def test_after_a_restart_the_age_of_what_was_read_is_known_from_the_ledger(clock):
+    one = Status("views", "events", "micro-batch", position={0: 100})
+    told = one.report({0: 1_000}, 5.0, 3_600.0)
+    assert (told["lag_rows"], told["lag_seconds"], told["retention_seconds_left"]) == (900, None, None)
+    again = Status("views", "events", "micro-batch", position={0: 100})
+    again.resume(Totals(rows_in=100), datetime.fromtimestamp(clock.seconds - 600, timezone.utc))
+    told = again.report({0: 1_000}, 5.0, 3_600.0)
+    assert (told["rows_in"], told["lag_seconds"], told["retention_seconds_left"]) == (100, 600.0, 3_000)
+
+
+def test_time_to_catch_up(clock):
+    one = accounted("micro-batch", clock, 600)
+    assert one.report({0: 600}, 5.0, None)["catch_up_seconds"] == 0.0
+    assert one.report({0: 700}, 10.0, None)["catch_up_seconds"] == 2.0  # 60 rows a second against 10
+    assert one.report({0: 700}, 60.0, None)["catch_up_seconds"] is None
+
+
+def figure(name: str, pipeline: str) -> float | None:
+    return REGISTRY.get_sample_value(f"tailrace_pipeline_{name}", {"pipeline": pipeline})
+
+
+def test_metrics_forget_what_is_not_known_any_more(clock):
+    one = accounted("micro-batch", clock, 600)
+    one.pipeline = "told"
+    metrics.publish(one.report({0: 600}, 5.0, 3_600.0))
+    assert (figure("catch_up_seconds", "told"), figure("retention_left_seconds", "told")) == (0.0, 3_600.0)
+    metrics.publish(one.report({0: 700}, 60.0, 3_600.0))
+    assert figure("catch_up_seconds", "told") == math.inf
+    metrics.publish(Status("told", "events", "micro-batch").report({}, 0.0, 3_600.0))
+    assert all(math.isnan(figure(name, "told")) for name in ("catch_up_seconds", "retention_left_seconds", "lag_rows"))
+
+
+def test_balances_of_opposite_signs_do_not_make_up_for_each_other():
+    totals = Totals()
+    for rows_out in (105, 95):
+        totals.add(Entry("views", "e", 0, "micro-batch", 100, rows_out))
+    assert totals.balance == 10
