@@ -13,6 +13,8 @@ from tests.browser.feed import Feed
 from tests.browser.liveserver import LiveProcess
 
 from tailrace.event import format_time
+from tailrace.live.access import issue_token
+from tailrace.settings import LiveSettings
 
 TOPICS = {name: {"public": True} for name in ("script.views", "script.now")} | {"script.private": {}}
 Open = Callable[..., Page]
@@ -138,6 +140,22 @@ def test_a_private_topic_is_refused_and_says_so(page: Page):
     }""")
     page.wait_for_function("why !== null")
     assert page.evaluate("why.code") == 4401
+
+
+def test_a_fresh_token_opens_what_was_refused(page: Page, feed: Feed):
+    feed.result("script.private", ["/a"], {"views": 7})
+    feed.flush()
+    good = issue_token(LiveSettings.model_validate({"secret": "s3cret"}), {"script.private": []}, 60)
+    page.evaluate("""() => {
+      window.why = null;
+      window.shown = null;
+      window.subscribe = (token) => tailrace.on("script.private", {token: token, refused: (no) => { window.why = no; }},
+        (rows) => { window.shown = [...rows.values()][0].value.views; });
+      subscribe("expired");
+    }""")
+    page.wait_for_function("why !== null")
+    page.evaluate("token => { subscribe(token); }", good)
+    page.wait_for_function("shown === 7")
 
 
 def test_a_page_of_a_foreign_origin_is_refused_and_does_not_try_again(site, live: LiveProcess, open_page: Open):

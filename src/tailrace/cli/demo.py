@@ -121,7 +121,8 @@ def _finish(loop: Demo, impatient: threading.Event, first: dict[str, float]) -> 
     loop.pipelines.stop()
     after = account.open_books(loop.settings, (SOURCE, RELAY))
     realtime = [name for name, mode in loop.settings.pipelines.modes.items() if mode.startswith("realtime")]
-    return account.summarise(before, after, SOURCE, realtime, relayed, latency, first)
+    expected = {*loop.settings.pipelines.modes, *(state["pipeline"] for state in loop.pipeline_states())}
+    return account.summarise(before, after, SOURCE, expected, realtime, relayed, latency, first)
 
 
 def _latency(loop: Demo) -> dict[str, dict[str, float]]:

@@ -83,6 +83,7 @@ def summarise(
     before: Books,
     after: Books,
     source: str,
+    expected: Collection[str],
     realtime: Collection[str],
     relayed: int,
     latency: dict[str, Any],
@@ -90,8 +91,9 @@ def summarise(
 ) -> Summary:
     """The difference between two moments.
 
-    The pipelines in `realtime` settle their account at the end of long batches, so theirs may be open: they are judged
-    by `relayed`, the different events that arrived in their topic.
+    Every pipeline in `expected` has to have read all events, also one that never came to a batch. Those in `realtime`
+    settle their account at the end of long batches, so theirs may be open: they are judged by `relayed`, the different
+    events that arrived in their topic.
     """
     events = sum(after.ends[source].values()) - sum(before.ends[source].values())
     pipelines = {name: _minus(fates, before.fates.get(name, {})) for name, fates in after.fates.items()}
@@ -102,9 +104,10 @@ def summarise(
             kind = sink.partition(":")[0]
             sinks[kind] = sinks.get(kind, 0) + rows
     missing = {}
-    for name, fates in pipelines.items():
-        if name not in realtime and fates["rows_in"] < events:
-            missing[name] = events - fates["rows_in"]
+    for name in sorted({*expected, *pipelines} - {*realtime}):
+        rows_in = pipelines.get(name, {}).get("rows_in", 0)
+        if rows_in < events:
+            missing[name] = events - rows_in
     out = max((fates["rows_out"] for fates in pipelines.values()), default=0)
     if realtime and relayed < out:
         missing[", ".join(sorted(realtime))] = out - relayed

@@ -171,6 +171,11 @@
         subscriptions.set(id, subscription);
         if (address === null) connect();
         ask(subscription);
+      } else if (wanted.token && (wanted.token !== subscription.token || subscription.refused)) {
+        // A fresh token, before the old one ends or after it was refused.
+        subscription.token = wanted.token;
+        subscription.refused = null;
+        ask(subscription);
       }
       const heard = (rows, change) => callback(rows, change);
       subscription.callbacks.add(heard);
