@@ -29,7 +29,7 @@ def show(
 
     found = list(islice(read(Settings.load(), name, rule), limit))
     for one in found:
-        text = one.value.decode("utf-8", "backslashreplace")
+        text = (one.value or b"").decode("utf-8", "backslashreplace")
         place = f"{one.topic}/{one.partition}@{one.offset}"
         if output == "json":
             told = {"reason": one.reason, "rule": one.rule, "place": place, "time": one.time, "value": text}

@@ -32,12 +32,14 @@ def run(
         None, "--from", help="Start of a batch: earliest, a moment, or offsets 0:120,1:88."
     ),
     end: str | None = typer.Option(None, "--to", help="End of a batch: latest, a moment, or offsets."),
+    again: bool = typer.Option(False, "--again", help="Write a batch's range anew, though it was written before."),
     once: bool = typer.Option(False, "--once", help="Hourly and daily: run what is available, then stop."),
     reset: list[str] | None = typer.Option(None, "--reset", help="Move this pipeline's checkpoint aside first."),
     metrics_port: int | None = typer.Option(None, help="Serve Prometheus metrics; 0 takes a free port."),
     wait: str = typer.Option("5s", help="How long Kafka may take to answer before this gives up."),
 ) -> None:
-    """Run pipelines until Ctrl-C. Each stops at a batch boundary and goes on from there next time."""
+    """Run pipelines until Ctrl-C. Each stops at a batch boundary and goes on from there next time; in real time, whose
+    batches last minutes, at once, and the open batch is written again."""
     from tailrace.settings import Settings
     from tailrace.spans import Span
 
@@ -50,7 +52,7 @@ def run(
     for name in reset or []:
         _reset(settings, name)
     if any(wanted.kind == "batch" for _, wanted in runs):
-        _run_batches(settings, runs, start, end)
+        _run_batches(settings, [pipeline for pipeline, _ in runs], start or "earliest", end or "latest", again)
     else:
         _run_streams(settings, runs, once=once, patience=patience)
 
@@ -98,7 +100,7 @@ def _run_streams(settings: Settings, runs: list[tuple[Pipeline, Mode]], *, once:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, stop)
         listed = ", ".join(f"{pipeline.name} ({mode})" for pipeline, mode in runs)
-        console.say(f"Running {listed}. Ctrl-C stops at a batch boundary; `tailrace ledger` shows the account.")
+        console.say(f"Running {listed}. Ctrl-C stops them; `tailrace ledger` shows the account.")
         fine = runner.run()
         for status in runner.statuses:
             console.say(f"{status.pipeline}: {status.state}{f', {status.reason}' if status.reason else ''}")
@@ -106,15 +108,24 @@ def _run_streams(settings: Settings, runs: list[tuple[Pipeline, Mode]], *, once:
         raise typer.Exit(1)
 
 
-def _run_batches(settings: Settings, runs: list[tuple[Pipeline, Mode]], start: str | None, end: str | None) -> None:
+def _run_batches(settings: Settings, pipelines: list[Pipeline], start: str, end: str, again: bool) -> None:
     from tailrace.embedded.spark import start_session
-    from tailrace.pipeline.bounded import run_bounded
+    from tailrace.pipeline.bounded import check_bounded, run_bounded
 
     spark = start_session(settings)
     try:
-        for pipeline, _ in runs:
-            entry = run_bounded(spark, settings, pipeline, start or "earliest", end or "latest")
-            sinks = ", ".join(f"{rows} to {name}" for name, rows in entry.sinks.items())
-            console.say(f"{pipeline.name}: {entry.rows_in} rows in, {sinks}; balance {entry.balance}.")
+        for pipeline in pipelines:
+            check_bounded(spark, settings, pipeline)
+        unbalanced = False
+        for pipeline in pipelines:
+            ran = run_bounded(spark, settings, pipeline, start, end, again=again)
+            if not ran.is_new:
+                console.say(f"{pipeline.name}: this range was written before, nothing was written. --again writes it.")
+                continue
+            sinks = ", ".join(f"{rows} to {name}" for name, rows in ran.line.sinks.items())
+            console.say(f"{pipeline.name}: {ran.line.rows_in} rows in, {sinks}; balance {ran.line.balance}.")
+            unbalanced = unbalanced or ran.line.balance != 0
+        if unbalanced:
+            raise typer.Exit(1)
     finally:
         spark.stop()

@@ -7,9 +7,10 @@ import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.DecimalType;
 import org.apache.spark.sql.types.StructType;
+import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * Rows in the text format of Postgres' COPY. U+0000, which Postgres cannot store in a text, becomes U+FFFD.
+ * Rows in the text format of Postgres' COPY. What Postgres cannot store in a text, U+0000 and bytes that are not UTF-8, becomes U+FFFD.
  */
 final class CopyText {
   private static final byte[] REPLACEMENT = "\uFFFD".getBytes(StandardCharsets.UTF_8);
@@ -45,7 +46,7 @@ final class CopyText {
   }
 
   private void value(InternalRow row, int i, DataType type) {
-    if (type.equals(DataTypes.StringType)) text(row.getUTF8String(i).getBytes());
+    if (type.equals(DataTypes.StringType)) text(row.getUTF8String(i));
     else if (type.equals(DataTypes.LongType)) out.whole(row.getLong(i));
     else if (type.equals(DataTypes.IntegerType)) out.whole(row.getInt(i));
     else if (type.equals(DataTypes.ShortType)) out.whole(row.getShort(i));
@@ -95,7 +96,9 @@ final class CopyText {
     }
   }
 
-  private void text(byte[] bytes) {
+  private void text(UTF8String text) {
+    byte[] bytes = text.getBytes();
+    if (!Utf8.isValid(bytes)) bytes = text.toString().getBytes(StandardCharsets.UTF_8); // with U+FFFD for what is not UTF-8
     for (byte b : bytes) {
       switch (b) {
         case '\\' -> out.ascii("\\\\");

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -22,8 +21,6 @@ if TYPE_CHECKING:
     from tailrace.pipeline.checkpoint import Checkpoint
     from tailrace.pipeline.compile import Compiled
     from tailrace.settings import Settings
-
-log = logging.getLogger("tailrace.pipeline")
 
 
 class Stopping(Exception):  # noqa: N818 - not an error: a stop was asked for
@@ -93,11 +90,7 @@ class BatchWriter:
         found = facts.counted(query, known)
         entry = self._account(batch, found, written, began)
         faults.reached("before-ledger")
-        is_new = self.ledger.write(entry)
-        if entry.balance:
-            told = (batch.pipeline, batch_id, entry.balance, entry.rows_in)
-            log.error("%s: batch %d does not balance: %d of %d rows are unaccounted for", *told)
-        if is_new:
+        if self.ledger.write(entry):
             self.done(entry, found)
         faults.reached("after-ledger")
 

@@ -7,8 +7,10 @@ import json
 import shutil
 import tempfile
 import time
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tailrace.errors import PipelineError
@@ -21,7 +23,7 @@ from tailrace.pipeline.entry import METRICS, Entry
 from tailrace.pipeline.facts import Facts
 from tailrace.pipeline.ledger import Entry as Line
 from tailrace.pipeline.ledger import Ledger
-from tailrace.pipeline.queries import session_for
+from tailrace.pipeline.queries import compile_stream, session_for
 from tailrace.pipeline.sinks.base import Batch, SinkContext
 from tailrace.pipeline.sources import Offsets
 
@@ -32,11 +34,30 @@ if TYPE_CHECKING:
     from tailrace.settings import Settings
 
 
-def run_bounded(spark: SparkSession, settings: Settings, pipeline: Pipeline, start: str, end: str) -> Line:
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """The account of a bounded run. Not `is_new`: the range was written before, and so nothing was written now."""
+
+    line: Line
+    is_new: bool
+
+
+def check_bounded(spark: SparkSession, settings: Settings, pipeline: Pipeline) -> None:
+    """Raises PipelineError for a pipeline that could not run. Writes nothing."""
+    session = session_for(spark, settings, pipeline)
+    for dimension in pipeline.dimensions:
+        dimension.load(session, settings)
+    compile_stream(session, settings, pipeline)
+
+
+def run_bounded(
+    spark: SparkSession, settings: Settings, pipeline: Pipeline, start: str, end: str, *, again: bool = False
+) -> Ran:
     """Run the range [start, end) of the source through the pipeline into its sinks, once.
 
-    The token is the range itself: running the same range again writes nothing. No row is late in a batch. A repeat
-    of an id that first came before the range is known as a duplicate.
+    The token is the range itself: running the same range again writes nothing, unless it is asked for by `again`, as
+    after a change of the function. Rows with a key then replace the older ones; those appended to a table are there
+    twice. No row is late in a batch. A repeat of an id that first came before the range is known as a duplicate.
     """
     began = time.monotonic()
     first, last = resolve(settings, pipeline.source.topic, start, end)
@@ -45,13 +66,13 @@ def run_bounded(spark: SparkSession, settings: Settings, pipeline: Pipeline, sta
         dimension.load(session, settings)
     database = Database(settings)
     database.prepare()
-    batch = Batch(pipeline.name, _epoch(first, last), 0, _revision(settings, pipeline))
+    epoch = _epoch(first, last) + (f"-{uuid.uuid4().hex[:8]}" if again else "")
+    batch = Batch(pipeline.name, epoch, 0, _revision(settings, pipeline))
     try:
         with temporary_store(session, settings, pipeline, first) as store:
             found, written = _write(session, settings, pipeline, batch, store, Facts(first, last, 0, 0))
             line = _account(session, settings, pipeline, batch, store, found, written, began)
-        Ledger(database).write(line)
-        return line
+        return Ran(line, Ledger(database).write(line))
     finally:
         database.close()
 

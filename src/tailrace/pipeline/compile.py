@@ -11,7 +11,7 @@ from tailrace.pipeline.entry import EVENT, EVENT_COLUMNS, Entry
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import DataType, StructType
 
     from tailrace.pipeline.definition import Pipeline
 
@@ -82,7 +82,18 @@ def apply(pipeline: Pipeline, events: DataFrame) -> DataFrame:
                 f"({', '.join(columns)}).",
                 "Add the column to the function's output, or correct the key.",
             )
+        odd = next((name for name in sink.key if _has_no_form(result.schema[name].dataType)), None)
+        if odd:
+            raise DefinitionError(
+                f"Pipeline {pipeline.name!r}: the key column {odd!r} of sink {sink.name} is an interval or a variant.",
+                "Cast it to a string or a number in the function.",
+            )
     return result
+
+
+def _has_no_form(kind: DataType) -> bool:
+    """Whether the type can stand in no key."""
+    return any(word in kind.simpleString() for word in ("interval", "variant"))
 
 
 class _explained:  # noqa: N801 - used as a statement

@@ -82,6 +82,11 @@ class Dimension:
             try:
                 frame = self._read(spark, settings)
                 found, schema = frame._jdf.limit(MAX_ROWS + 1).collectAsList(), frame._jdf.schema()
+                if found.size() > MAX_ROWS:
+                    raise DefinitionError(
+                        f"Dimension {self.name!r} has more than {MAX_ROWS} rows, too many for a side input.",
+                        "Join it in a pipeline of its own, or name a narrower table or view.",
+                    )
             except Exception as problem:
                 if self._rows is None:
                     raise
@@ -92,11 +97,6 @@ class Dimension:
                     problem,
                 )
                 return False
-            if found.size() > MAX_ROWS:
-                raise DefinitionError(
-                    f"Dimension {self.name!r} has more than {MAX_ROWS} rows, too many for a side input.",
-                    "Join it in a pipeline of its own, or name a narrower table or view.",
-                )
             rows = _local(spark, found, schema).collect()
             version = hashlib.sha256(repr(sorted(map(repr, rows))).encode()).hexdigest()
             changed = version != self.version

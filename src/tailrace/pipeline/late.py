@@ -23,13 +23,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LateRule:
-    """Where lateness is decided: the lowest operator with state, and which of its keys is the window or time.
+    """Where lateness is decided: the lowest operator with state, and by which column.
 
-    `grouping` is the index of that key among an aggregate's keys.
+    `place` is its number among the operators of its kind in the function's plan, top down: a side input may have some
+    too. `column` is the window or time, by its number among an aggregate's keys, or else among the columns below.
     """
 
-    grouping: int | None = None
-    operator: str = ""
+    operator: str
+    place: int
+    column: int
 
 
 def rule(compiled: Compiled) -> LateRule | None:
@@ -38,11 +40,10 @@ def rule(compiled: Compiled) -> LateRule | None:
     if not states or compiled.pipeline.source.watermark is None:
         return None
     lowest = states[-1]
-    if kind(lowest) != "Aggregate":
-        return LateRule(None, kind(lowest))
-    for index, grouping in enumerate(items(lowest.groupingExpressions())):
-        if kind(grouping) == "AttributeReference" and grouping.metadata().contains(logical.DELAY):
-            return LateRule(index, "Aggregate")
+    place = [logical.is_stateful(node) for node in _alike(logical.analysed(compiled.result), kind(lowest))]
+    for index, column in enumerate(_deciding(lowest)):
+        if kind(column) == "AttributeReference" and column.metadata().contains(logical.DELAY):
+            return LateRule(kind(lowest), len(place) - 1 - place[::-1].index(True), index)
     return None
 
 
@@ -75,7 +76,8 @@ def find(compiled: Compiled, classified: DataFrame, how: LateRule, watermark_ms:
     passed = classified.where((F.col("_fate") == OUT) & (F.col(source.time) <= mark)).select(*EVENT_COLUMNS, RAW)
     hidden = carry.attribute(passed, RAW)
     plan = logical.analysed(compiled.pipeline.function(passed.select(*EVENT_COLUMNS)))
-    below, time = _input(plan, how, source.time)
+    lowest = _alike(plan, how.operator)[how.place]
+    below, time = logical.children(lowest)[0], _deciding(lowest)[how.column]
     rows = logical.frame_of(spark, carry.carry(spark, below, hidden))
     window = _column(rows, time)
     is_window = rows.schema[time.name()].dataType.typeName() == "struct" if time.name() in rows.columns else False
@@ -88,13 +90,14 @@ def find(compiled: Compiled, classified: DataFrame, how: LateRule, watermark_ms:
     return grouped.where(F.size("_missed") > 0).select(RAW, "_missed", "_windows")
 
 
-def _input(plan: Any, how: LateRule, time: str) -> tuple[Any, Any]:
-    """The plan below the operator that keeps state, and the column of it that lateness is decided by."""
-    lowest = [node for node in logical.walk(plan) if kind(node) == how.operator][-1]
-    below = logical.children(lowest)[0]
-    if how.grouping is not None:
-        return below, items(lowest.groupingExpressions())[how.grouping]
-    return below, next(a for a in items(below.output()) if a.name() == time)
+def _alike(plan: Any, operator: str) -> list[Any]:
+    """The operators of one kind, top down."""
+    return [node for node in logical.walk(plan) if kind(node) == operator]
+
+
+def _deciding(node: Any) -> list[Any]:
+    """The columns by one of which the operator tells what is late."""
+    return items(node.groupingExpressions() if kind(node) == "Aggregate" else logical.children(node)[0].output())
 
 
 def _column(rows: DataFrame, attribute: Any) -> Any:

@@ -7,6 +7,7 @@ of the balance are obtained independently.
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
@@ -14,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tailrace.pipeline.database import Database
+
+log = logging.getLogger("tailrace.pipeline")
 
 COUNTS = ("rows_in", "rows_out", "late", "duplicate", "quarantined", "dropped", "balance", "partly_late")
 
@@ -49,7 +52,7 @@ class Entry:
 
 @dataclass(slots=True)
 class Totals:
-    """Sums over a pipeline's whole ledger."""
+    """Sums over a pipeline's whole ledger; of the balance without its sign, so that none makes up for another."""
 
     rows_in: int = 0
     rows_out: int = 0
@@ -63,7 +66,8 @@ class Totals:
 
     def add(self, entry: Entry) -> None:
         for name in COUNTS:
-            setattr(self, name, getattr(self, name) + getattr(entry, name))
+            count = getattr(entry, name)
+            setattr(self, name, getattr(self, name) + (abs(count) if name == "balance" else count))
         for reason, count in entry.reasons.items():
             self.reasons[reason] = self.reasons.get(reason, 0) + count
 
@@ -75,7 +79,10 @@ class Ledger:
         self._database = database
 
     def write(self, entry: Entry) -> bool:
-        """Make the line durable; False if it was there already (the batch is a replay)."""
+        """Make the line durable; False if it was there already (a replayed batch). A balance is logged as an error."""
+        if entry.balance:
+            told = (entry.pipeline, entry.batch_id, entry.balance, entry.rows_in)
+            log.error("%s: batch %d does not balance: %d of %d rows are unaccounted for", *told)
         found = as_dict(entry)
         row = {name: json.dumps(value) if isinstance(value, Mapping) else value for name, value in found.items()}
         names = ", ".join(row)
@@ -87,7 +94,7 @@ class Ledger:
 
     def totals(self, pipeline: str) -> Totals:
         """Sums over everything that was ever written for the pipeline."""
-        sums = ", ".join(f"coalesce(sum({name}), 0)::bigint" for name in COUNTS)
+        sums = ", ".join(f"coalesce(sum({_summed(name)}), 0)::bigint" for name in COUNTS)
         with self._database.transaction() as cursor:
             cursor.execute(f"SELECT {sums} FROM tailrace.ledger WHERE pipeline = %s", (pipeline,))
             row = cursor.fetchone() or (0,) * len(COUNTS)
@@ -97,6 +104,13 @@ class Ledger:
                 (pipeline,),
             )
             return Totals(**dict(zip(COUNTS, row, strict=True)), reasons=dict(cursor.fetchall()))
+
+    def newest(self, pipeline: str) -> datetime | None:
+        """When its newest line was written."""
+        with self._database.transaction() as cursor:
+            cursor.execute("SELECT max(written_at) FROM tailrace.ledger WHERE pipeline = %s", (pipeline,))
+            found: datetime | None = (cursor.fetchone() or (None,))[0]
+            return found
 
     def lines(self, pipeline: str | None = None, limit: int = 20) -> list[dict[str, Any]]:
         """The newest lines, newest first."""
@@ -124,3 +138,7 @@ class Ledger:
 def as_dict(entry: Entry) -> dict[str, Any]:
     """The line with its balance."""
     return {**asdict(entry), "balance": entry.balance}
+
+
+def _summed(count: str) -> str:
+    return f"abs({count})" if count == "balance" else count

@@ -18,7 +18,7 @@ class Quarantined:
     """A record as it came, and why it did not pass."""
 
     key: bytes | None
-    value: bytes
+    value: bytes | None
     rule: str
     reason: str
     topic: str
@@ -75,7 +75,7 @@ def replay(settings: Settings, pipeline: str, rule: str | None = None) -> int:
     return count - len(failed)
 
 
-def _record(key: bytes | None, value: bytes, headers: dict[str, str]) -> Quarantined:
+def _record(key: bytes | None, value: bytes | None, headers: dict[str, str]) -> Quarantined:
     return Quarantined(
         key,
         value,

@@ -66,6 +66,7 @@ class Prepared:
     session: SparkSession
     compiled: Compiled
     shape: dict[str, Any]
+    versions: dict[str, str]  # of each side input that was compiled in
 
 
 def prepare(spark: SparkSession, settings: Settings, pipeline: Pipeline, mode: Mode) -> Prepared:
@@ -74,12 +75,17 @@ def prepare(spark: SparkSession, settings: Settings, pipeline: Pipeline, mode: M
     for dimension in pipeline.dimensions:
         if dimension.due() or not dimension.version:
             dimension.load(session, settings)
+    versions = {one.name: one.version for one in pipeline.dimensions}
     compiled = compile_stream(session, settings, pipeline, mode)
     modes.check(session, mode, compiled)
+    if mode.kind == "realtime":
+        from tailrace.pipeline.realtime import route
+
+        route(session, compiled, pipeline.sinks[0])
     late.check(compiled)
     shape = checkpoint.fingerprint(pipeline, compiled.result, settings.spark.shuffle_partitions)
     checkpoint.check(settings, pipeline.name, shape)
-    return Prepared(session, compiled, shape)
+    return Prepared(session, compiled, shape, versions)
 
 
 def start_query(settings: Settings, database: Database, prepared: Prepared, mode: Mode, status: Status) -> Query:
@@ -93,7 +99,7 @@ def start_query(settings: Settings, database: Database, prepared: Prepared, mode
     database.prepare()
     if not compiled.stateful:
         repair(session, settings, compiled, Ledger(database), claimed)
-    status.totals = Ledger(database).totals(pipeline.name)
+    status.resume(Ledger(database).totals(pipeline.name), Ledger(database).newest(pipeline.name))
     if mode.kind == "realtime":
         from tailrace.pipeline.realtime import start_realtime
 

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from tailrace.pipeline.checkpoint import Checkpoint
     from tailrace.pipeline.compile import Compiled
     from tailrace.pipeline.database import Database
-    from tailrace.pipeline.definition import KafkaSpec
     from tailrace.pipeline.modes import Mode
     from tailrace.pipeline.status import Status
     from tailrace.settings import Settings
@@ -58,7 +57,7 @@ def start_realtime(
     return Query(query, lambda: None, lambda: None, lambda: None, lambda: book.read(query))
 
 
-def route(session: SparkSession, compiled: Compiled, spec: KafkaSpec) -> DataFrame:
+def route(session: SparkSession, compiled: Compiled, spec: Any) -> DataFrame:
     """Every record with its topic: the function's rows, and the quarantined ones around it.
 
     Reading the source twice, once for each, would let the two readers stop at different offsets. So all rows go through

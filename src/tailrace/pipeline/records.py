@@ -19,15 +19,22 @@ def key(columns: Sequence[str], *, plain: bool) -> Column:
     if not columns:
         return F.lit(None).cast("string")
     if plain:
-        return F.col(columns[0]).cast("string")
-    return F.call_function("tailrace_json_values", F.struct(*columns))
+        return _named(columns[0]).cast("string")
+    return F.call_function("tailrace_json_values", F.struct(*map(_named, columns)))
 
 
 def value(columns: Sequence[str]) -> Column:
     """All columns as one JSON object; times as 27 characters in UTC; nulls written out."""
     from pyspark.sql import functions as F
 
-    return F.call_function("tailrace_json", F.struct(*[F.col(f"`{name}`") for name in columns]))
+    return F.call_function("tailrace_json", F.struct(*map(_named, columns)))
+
+
+def _named(column: str) -> Column:
+    """A column by its whole name, dots and all."""
+    from pyspark.sql import functions as F
+
+    return F.col(f"`{column.replace('`', '``')}`")
 
 
 def record(columns: Sequence[str], keys: Sequence[str], *, plain: bool) -> list[Column]:

@@ -59,6 +59,7 @@ class Worker(threading.Thread):
         self.problem: BaseException | None = None
         self._stop_asked = threading.Event()
         self._pause = FIRST_PAUSE
+        self._versions: dict[str, str] = {}  # of each side input, as the running query has it
 
     def stop(self) -> None:
         """Ask for a stop at the next batch boundary; `join` waits for it."""
@@ -86,6 +87,7 @@ class Worker(threading.Thread):
         # What was checked before the start serves the first time; a later start looks at everything anew.
         prepared, self._prepared = self._prepared, None
         prepared = prepared or prepare(self.spark, self.settings, self.pipeline, self.mode)
+        self._versions = prepared.versions
         query = start_query(self.settings, self.database, prepared, self.mode, self.status)
         self.status.become("running")
         try:
@@ -109,14 +111,14 @@ class Worker(threading.Thread):
             raise problem
 
     def _refreshed(self) -> bool:
-        """Whether a side input has other rows now: the query then starts again with them, at a batch boundary."""
-        changed = False
+        """Whether a side input has other rows than the query began with: it then starts again with them. Pipelines may
+        share one, and only one of them reads it anew."""
         for dimension in self.pipeline.dimensions:
             if dimension.due():
-                changed = dimension.load(self.spark, self.settings) or changed
+                dimension.load(self.spark, self.settings)
             if dimension.age_seconds is not None:
                 metrics.dimension_age(self.pipeline.name, dimension.name, dimension.age_seconds)
-        return changed
+        return any(one.version != self._versions[one.name] for one in self.pipeline.dimensions)
 
     def _wait_for_next(self) -> None:
         moment = next_run(self.mode.kind, time.time(), self.settings.pipelines.timezone)

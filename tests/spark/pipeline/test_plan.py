@@ -82,9 +82,54 @@ def test_modes_that_cannot_run_say_why(spark, local):
         check(spark, local, python, Mode.parse("realtime"))
     exploded = declare(lambda events: events.select("event_id", F.explode(F.split("url", "/")).alias("part")))
     assert "cannot pass Generate" in plan(spark, local, exploded).modes["realtime"]
+    with pytest.raises(ModeError, match="cannot run as realtime: quarantined rows cannot pass Generate"):
+        check(spark, local, exploded, Mode.parse("realtime"))
     plain = declare(lambda events: events.where("status < 500").select("event_id", "url"))
     check(spark, local, plain, Mode.parse("realtime"))
     assert plan(spark, local, plain).modes == dict.fromkeys(("realtime", "micro-batch", "hourly", "daily", "batch"), "")
+
+
+def test_functions_without_a_column_that_could_be_late(spark, local):
+    visitors = declare(lambda events: events.select("visitor_id").distinct(), sinks=[kafka("v", key=["visitor_id"])])
+    assert "visitor_id string" in plan(spark, local, visitors).columns_out
+    moved = declare(
+        lambda events: events.withColumnRenamed("event_time", "at").dropDuplicates(["visitor_id", "at"]),
+        sinks=[kafka("v", key=["visitor_id"])],
+    )
+    assert "at timestamp" in plan(spark, local, moved).columns_out
+
+
+def test_a_side_input_may_be_counted_too(spark, local):
+    from pyspark.sql import functions as F
+
+    hosts = spark.createDataFrame([("a", 1), ("a", 2)], "host string, n int")
+
+    def joined(events):
+        sizes = hosts.groupBy("host").agg(F.max("n").alias("size"))
+        per_minute = events.groupBy(F.window("event_time", "1 minute"), "host").agg(F.count("*").alias("views"))
+        return per_minute.join(sizes, "host", "left").select("window.start", "host", "views", "size")
+
+    sized = declare(joined, sinks=[kafka("v", key=["start", "host"])])
+    assert len(plan(spark, local, sized).state) == 1
+
+
+def test_names_with_dots_and_keys_without_a_form(spark, local):
+    from pyspark.sql import functions as F
+
+    from tailrace.pipeline.records import record
+
+    dotted = declare(lambda events: events.select(F.col("event_id").alias("a.b"), "url"), sinks=[kafka("v", key="a.b")])
+    check(spark, local, dotted, Mode.parse("realtime"))
+    frame = spark.createDataFrame([(1, "x")], "`a.b` int, `c`` d` string")
+    for plain, key in ((True, "1"), (False, "[1]")):
+        (row,) = frame.select(*record(frame.columns, ["a.b"], plain=plain)).collect()
+        assert (row["key"], row["value"]) == (key, '{"a.b":1,"c` d":"x"}')
+    spans = declare(
+        lambda events: events.select((F.col("event_time") - F.lit("2026-01-01").cast("timestamp")).alias("age")),
+        sinks=[kafka("v", key=["age"])],
+    )
+    with pytest.raises(DefinitionError, match="the key column 'age' of sink kafka:v is an interval"):
+        plan(spark, local, spans)
 
 
 def test_a_checkpoint_of_another_version_is_refused_and_kept(spark, local):

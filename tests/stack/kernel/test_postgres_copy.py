@@ -189,6 +189,12 @@ def test_what_postgres_cannot_store_is_replaced_not_refused(
     with psycopg.connect(address(settings)) as connection:
         (found,) = connection.execute(f"SELECT text, list FROM {table}").fetchall()
     assert found == ("a\ufffdb", ["x\ufffdy", "\\u0000", "\\\ufffd"])
+    strange = spark.createDataFrame([(2, b"a\xffb")], '`the "id"` int, raw binary')
+    assert copy_postgres(strange.selectExpr('`the "id"`', "cast(raw as string) text"), url, properties, table) == 1
+    with psycopg.connect(address(settings)) as connection:
+        assert connection.execute(f"SELECT text FROM {table} WHERE text LIKE 'a%b' ORDER BY 1").fetchall() == [
+            ("a\ufffdb",), ("a\ufffdb",)
+        ]  # fmt: skip
 
 
 def test_many_rows_and_a_refusal_that_leaves_the_next_batch_well(

@@ -39,7 +39,7 @@ class Project:
         given = {"method": "GET", "url": "/", "visitor_id": "v1", "host": "shop.test", "event_id": uuid7(), **fields}
         return Event(event_time=NOON + timedelta(seconds=seconds), **given)
 
-    def send(self, *values: Event | bytes, partition: int = 0) -> None:
+    def send(self, *values: Event | bytes | None, partition: int = 0) -> None:
         for value in values:
             body = value.to_json() if isinstance(value, Event) else value
             self._producer.produce(self.source, key=b"v1", value=body, partition=partition)

@@ -36,12 +36,12 @@ def test_what_became_of_each_row(project, command):
     rules = [expect("has_host", "host IS NOT NULL")]
     sinks = [kafka(project.name, key=["event_id"])]
     copy = pipeline(source=log(project.source, unique="event_id"), quality=rules, sinks=sinks)(function)
-    project.send(project.event(1), project.event(2, host=None), b"junk")
+    project.send(project.event(1), project.event(2, host=None), b"junk", None)
     project.run(copy)
     told = json.loads(command("ledger", copy.name, "--output", "json"))
-    assert told["totals"][copy.name]["quarantined"] == 2
+    assert told["totals"][copy.name]["quarantined"] == 3
     assert [batch["balance"] for batch in told["batches"]] == [0]
-    assert "in all: 3 in, 1 out" in command("ledger", copy.name)
+    assert "in all: 4 in, 1 out" in command("ledger", copy.name)
     assert "junk" in command("quarantine", "show", copy.name, "--rule", "not_json")
     (bad,) = [
         json.loads(line)

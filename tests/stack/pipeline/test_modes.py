@@ -71,7 +71,9 @@ def test_streamed_and_bounded_rows_are_the_same(wide_project):
     runner.stop()
     assert runner.wait()
     project.run(daily, mode="daily")
-    line = run_bounded(project.spark, project.settings, whole, "earliest", "latest")
+    ran = run_bounded(project.spark, project.settings, whole, "earliest", "latest")
+    line = ran.line
+    assert ran.is_new
     assert (line.rows_in, line.duplicate, line.quarantined, line.balance) == (136, 2, 3, 0)
     pictures = [project.picture(one.name) for one in (daily, micro, whole)]
     assert pictures[0] == pictures[1] == pictures[2]
@@ -79,8 +81,11 @@ def test_streamed_and_bounded_rows_are_the_same(wide_project):
     assert len(tables[0]) == len(pictures[0]) > 10
     assert tables[0] == tables[1] == tables[2]
     again = run_bounded(project.spark, project.settings, whole, "earliest", "latest")
-    assert again.sinks == line.sinks
+    assert (again.line.sinks, again.is_new) == (line.sinks, False)
     assert len(project.records(whole.name)) == len(pictures[2]), "the same range is written once"
+    anew = run_bounded(project.spark, project.settings, whole, "earliest", "latest", again=True)
+    assert anew.is_new and len(project.records(whole.name)) == 2 * len(pictures[2]), "unless it is asked for"
+    assert project.picture(whole.name) == pictures[2]
     states = {row[0]: row[1] for row in project.query("SELECT pipeline, status FROM tailrace.pipelines")}
     assert (states[micro.name]["state"], states[micro.name]["rows_in"], states[micro.name]["balance"]) == (
         "stopped",
@@ -137,18 +142,22 @@ def test_a_changed_dimension_is_taken_at_a_batch_boundary(project):
         cursor.execute(f"CREATE TABLE {place} (host text, region text)")
         cursor.execute(f"INSERT INTO {place} VALUES ('shop.test', 'north')")
     hosts = dimension(postgres(place), refresh="200ms")
-    topic = f"{project.name}_joined"
 
-    def joined(events):
-        return events.join(hosts(), on="host", how="left").select("event_id", "region")
+    def joined(topic):
+        def function(events):
+            return events.join(hosts(), on="host", how="left").select("event_id", "region")
 
-    joined.__name__ = topic
-    sinks = [kafka(topic, key=["event_id"])]
-    pipe = pipeline(source=log(project.source), dimensions=[hosts], sinks=sinks)(joined)
+        function.__name__ = topic
+        return pipeline(source=log(project.source), dimensions=[hosts], sinks=[kafka(topic, key=["event_id"])])(
+            function
+        )
+
+    # Two that share it: only one of them reads it anew, and both have to take it.
+    pipes = [joined(f"{project.name}_joined"), joined(f"{project.name}_also")]
     project.send(project.event(1, event_id="00000000-0000-7000-8000-000000000001"))
-    runner = Runner(project.spark, project.settings, [(pipe, Mode.parse("micro-batch=100ms"))])
+    runner = Runner(project.spark, project.settings, [(pipe, Mode.parse("micro-batch=100ms")) for pipe in pipes])
     runner.start()
-    until(runner, lambda: runner.statuses[0].totals.rows_in == 1)
+    until(runner, lambda: all(status.totals.rows_in == 1 for status in runner.statuses))
     with database.transaction() as cursor:
         cursor.execute(f"UPDATE {place} SET region = 'south'")
     before = hosts.version
@@ -158,8 +167,9 @@ def test_a_changed_dimension_is_taken_at_a_batch_boundary(project):
     database.close()
     time.sleep(1)
     project.send(project.event(2, event_id="00000000-0000-7000-8000-000000000002"))
-    until(runner, lambda: runner.statuses[0].totals.rows_in == 2)
+    until(runner, lambda: all(status.totals.rows_in == 2 for status in runner.statuses))
     assert hosts.age_seconds > 0.5, "a failed refresh keeps the last good copy"
     runner.stop()
     assert runner.wait()
-    assert [row["region"] for _, row in sorted(project.picture(topic).items())] == ["north", "south"]
+    for pipe in pipes:
+        assert [row["region"] for _, row in sorted(project.picture(pipe.name).items())] == ["north", "south"]
