@@ -8,8 +8,10 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
 import sys
 import time
+import uuid
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -53,7 +55,10 @@ def run(context: Context, engine: str, workload: str, clicks: Clicks) -> Run:
         command, environment = job(context, engine, workload, clicks.topic, result, folder)
         started, wall = time.monotonic(), time.time()
         with machine.child(command, context.scratch / f"{result}.log", environment) as child:
-            code = machine.finish(child, LONGEST_SECONDS)
+            try:
+                code = machine.finish(child, LONGEST_SECONDS)
+            except subprocess.TimeoutExpired:
+                raise ServiceError(f"{engine} was not done with {workload} in {LONGEST_SECONDS:.0f} s.") from None
             seconds = time.monotonic() - started
             if code != 0:
                 raise ServiceError(f"{engine} failed at {workload} with exit code {code}:\n{child.tail()}")
@@ -129,7 +134,7 @@ def fresh_database(context: Context) -> str:
 
     assert context.settings.postgres.url is not None
     url = context.settings.postgres.url.get_secret_value()
-    name = f"bench_{os.getpid()}_{next(_number)}"
+    name = f"bench_{uuid.uuid4().hex}"
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(f"CREATE DATABASE {name}")
     return urlsplit(url)._replace(path=f"/{name}").geturl()

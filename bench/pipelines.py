@@ -11,14 +11,15 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from tailrace import enrich as enriching
-from tailrace import kafka, log, pipeline
+from tailrace import expect, kafka, log, pipeline
 
 TOPIC = os.environ.get("BENCH_TOPIC", "events")
 RESULT = os.environ.get("BENCH_RESULT", "bench.result")
 CLICKS = log(TOPIC, watermark="15 seconds")
+RULES = [expect("has_host", "host IS NOT NULL")]
 
 
-@pipeline(source=log(TOPIC), sinks=[kafka(RESULT, key="visitor_id", compacted=False)])
+@pipeline(source=log(TOPIC), quality=RULES, sinks=[kafka(RESULT, key="visitor_id", compacted=False)])
 def enrich(events: DataFrame) -> DataFrame:
     """Each click with path, country and what its user agent says."""
     known = ["event_id", "event_time", "method", "url", "host", "ip", "referrer", "user_agent", "status"]
@@ -33,7 +34,7 @@ def enrich(events: DataFrame) -> DataFrame:
     ).select("*", "_agent.*").drop("_agent")  # fmt: skip
 
 
-@pipeline(source=CLICKS, sinks=[kafka(RESULT, key=["window_start", "host", "path"])])
+@pipeline(source=CLICKS, quality=RULES, sinks=[kafka(RESULT, key=["window_start", "host", "path"])])
 def tumble(events: DataFrame) -> DataFrame:
     """Views by minute, host and path."""
     pages = events.withColumn("path", enriching.path("url"))
@@ -41,7 +42,7 @@ def tumble(events: DataFrame) -> DataFrame:
     return per_page.select(F.col("window.start").alias("window_start"), "host", "path", "views")
 
 
-@pipeline(source=CLICKS, sinks=[kafka(RESULT, key=["visitor_id", "window_start"])])
+@pipeline(source=CLICKS, quality=RULES, sinks=[kafka(RESULT, key=["visitor_id", "window_start"])])
 def session(events: DataFrame) -> DataFrame:
     """Sessions by visitor, ended by five quiet minutes."""
     per_visitor = events.groupBy(F.session_window("event_time", "5 minutes"), "visitor_id")
@@ -49,7 +50,7 @@ def session(events: DataFrame) -> DataFrame:
     return sessions.select(F.col("session_window.start").alias("window_start"), "visitor_id", "events")
 
 
-@pipeline(source=CLICKS, sinks=[kafka(RESULT, key=["window_start"])])
+@pipeline(source=CLICKS, quality=RULES, sinks=[kafka(RESULT, key=["window_start"])])
 def distinct(events: DataFrame) -> DataFrame:
     """About how many visitors each minute had."""
     per_minute = events.groupBy(F.window("event_time", "1 minute"))
@@ -57,7 +58,7 @@ def distinct(events: DataFrame) -> DataFrame:
     return counted.select(F.col("window.start").alias("window_start"), "visitors")
 
 
-@pipeline(source=CLICKS, sinks=[kafka(RESULT, key=["window_start", "host", "path"])])
+@pipeline(source=CLICKS, quality=RULES, sinks=[kafka(RESULT, key=["window_start", "host", "path"])])
 def updates(events: DataFrame) -> DataFrame:
     """The same count, with the time of the newest click in it: the latency of each update can be told."""
     pages = events.withColumn("path", enriching.path("url"))

@@ -28,7 +28,8 @@ COMPARED: dict[str, tuple[tuple[str, bool], ...]] = {
 
 # Why a ratio is what it is, where the reason is known.
 WHY = {
-    ("latency-stateful", "flink"): "it passes on each update at once, and may repeat it; here batches are written once"
+    ("latency-stateful", "flink"): "it passes on each update at once, and may repeat it; here batches are written once",
+    ("latency-stateless", "flink"): "both wait for Kafka for most of it, and the scatter of the machine is larger",
 }
 MOST_COLUMNS = 8  # of a table in a terminal; a line with more kinds of figures is told in words
 FLOOR = "kafka alone"  # what the line costs without any engine: no peer to be compared with

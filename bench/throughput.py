@@ -42,10 +42,10 @@ def run(context: Context, workload: str, chosen: Sequence[str] = ENGINES) -> lis
     taking = [engine for engine in chosen if (engine, workload) not in ABSENT]
     if not context.alone and workload != "tumble":  # in a run of all lines the slow ones show themselves once
         taking = [engine for engine in taking if engine not in ONCE]
+    parts = {engine: Part(engine, workload, *_pair(engine, topics)) for engine in taking}
     for engine in taking:
         if engine not in ONCE:
-            engines.wake(context, engine)
-    parts = {engine: Part(engine, workload, *_pair(engine, topics)) for engine in taking}
+            parts[engine].wake(context)
     began = time.monotonic()
     for number in range(context.rounds):
         late = time.monotonic() - began + _next_round(parts) > LONGEST_SECONDS
@@ -88,6 +88,12 @@ class Part:
     small: list[engines.Run] = field(default_factory=list)
     large: list[engines.Run] = field(default_factory=list)
     verdicts: list[compare.Verdict] = field(default_factory=list)
+
+    def wake(self, context: Context) -> None:
+        try:
+            engines.wake(context, self.engine)
+        except TailraceError as problem:
+            self.verdicts.append(compare.Verdict(False, str(problem)))
 
     def round(self, context: Context) -> None:
         try:
