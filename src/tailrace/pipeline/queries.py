@@ -16,7 +16,7 @@ from tailrace.pipeline.sinks.base import SinkContext
 from tailrace.pipeline.store import prepare_store, store_path
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
     from tailrace.pipeline.checkpoint import Checkpoint
@@ -67,6 +67,7 @@ class Prepared:
     compiled: Compiled
     shape: dict[str, Any]
     versions: dict[str, str]  # of each side input that was compiled in
+    routed: DataFrame | None  # in real time: every record with its topic
 
 
 def prepare(spark: SparkSession, settings: Settings, pipeline: Pipeline, mode: Mode) -> Prepared:
@@ -78,14 +79,15 @@ def prepare(spark: SparkSession, settings: Settings, pipeline: Pipeline, mode: M
     versions = {one.name: one.version for one in pipeline.dimensions}
     compiled = compile_stream(session, settings, pipeline, mode)
     modes.check(session, mode, compiled)
+    routed = None
     if mode.kind == "realtime":
         from tailrace.pipeline.realtime import route
 
-        route(session, compiled, pipeline.sinks[0])
+        routed = route(session, compiled, pipeline.sinks[0])
     late.check(compiled)
     shape = checkpoint.fingerprint(pipeline, compiled.result, settings.spark.shuffle_partitions)
     checkpoint.check(settings, pipeline.name, shape)
-    return Prepared(session, compiled, shape, versions)
+    return Prepared(session, compiled, shape, versions, routed)
 
 
 def start_query(settings: Settings, database: Database, prepared: Prepared, mode: Mode, status: Status) -> Query:
@@ -100,10 +102,10 @@ def start_query(settings: Settings, database: Database, prepared: Prepared, mode
     if not compiled.stateful:
         repair(session, settings, compiled, Ledger(database), claimed)
     status.resume(Ledger(database).totals(pipeline.name), Ledger(database).newest(pipeline.name))
-    if mode.kind == "realtime":
+    if prepared.routed is not None:
         from tailrace.pipeline.realtime import start_realtime
 
-        return start_realtime(session, settings, database, compiled, mode, claimed, status)
+        return start_realtime(prepared.routed, settings, database, compiled, mode, claimed, status)
     return _start_batches(session, settings, database, compiled, mode, claimed, status)
 
 

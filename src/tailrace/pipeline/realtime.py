@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def start_realtime(
-    session: SparkSession,
+    records: DataFrame,
     settings: Settings,
     database: Database,
     compiled: Compiled,
@@ -39,12 +39,12 @@ def start_realtime(
     claimed: Checkpoint,
     status: Status,
 ) -> Query:
-    """One query that writes good rows to the sink's topic and bad ones to the quarantine, by the `topic` column."""
-    pipeline = compiled.pipeline
+    """One query that writes good rows to the sink's topic and bad ones to the quarantine, by the `topic` column of the
+    routed records."""
+    pipeline, session = compiled.pipeline, records.sparkSession
     spec: Any = pipeline.sinks[0]
     ensure_topic(settings, spec.target, compacted=spec.compacted)
     ensure_topic(settings, pipeline.quarantine_topic, compacted=False)
-    records = route(session, compiled, spec)
     writer: Any = records.writeStream.format("kafka").queryName(pipeline.name).outputMode("update")
     writer = writer.options(**spark_options(settings)).option("includeHeaders", "true")
     writer = writer.option("checkpointLocation", str(claimed.path))
