@@ -148,9 +148,8 @@ def _publish(line: report.Measured, output: str, *, write: bool) -> None:
         store = report.load_store(STORE)
         store["machine"] = machine.describe()
         store["versions"] = {"versions": ", ".join([f"Spark {pyspark.__version__}", *peers.VERSIONS.values()])}
-        if any(
-            result.figures for result in line.results
-        ):  # a line that failed does not take the place of one that did not
+        # A line that failed does not take the place of one that did not.
+        if any(result.figures for result in line.results):
             report.add(store, line)
         STORE.write_text(json.dumps(store, indent=2) + "\n", encoding="utf-8")
         PAGE.write_text(report.page(store, list(LINES), {name: text for name, (text, _) in LINES.items()}))

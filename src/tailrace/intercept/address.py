@@ -90,8 +90,10 @@ class Client:
         wanted = b"forwarded" if self._standard else b"x-forwarded-proto"
         given = next((value.decode("latin-1") for name, value in headers if name == wanted), "")
         # A list of schemes, as of addresses, has the visitor's first.
-        told = _PROTO.search(given)
-        word = (told[1] if told else "") if self._standard else given.partition(",")[0]
+        word = given.partition(",")[0]
+        if self._standard:
+            told = _PROTO.search(given)
+            word = told[1] if told else ""
         return word.strip().lower() == "https"
 
     def _chain(self, headers: Mapping[str, str]) -> list[str]:

@@ -117,6 +117,10 @@ class Pipeline:
     def late_topic(self) -> str:
         return f"{self.name}.late"
 
+    def versions(self) -> list[str]:
+        """Which copy of each side input is the newest now."""
+        return [one.version for one in self.dimensions]
+
     @property
     def described(self) -> str:
         """First line of the function's docstring, or nothing."""

@@ -66,7 +66,7 @@ class Prepared:
     session: SparkSession
     compiled: Compiled
     shape: dict[str, Any]
-    versions: dict[str, str]  # of each side input that was compiled in
+    versions: list[str]  # of the side inputs that were compiled in
     routed: DataFrame | None  # in real time: every record with its topic
 
 
@@ -76,7 +76,7 @@ def prepare(spark: SparkSession, settings: Settings, pipeline: Pipeline, mode: M
     for dimension in pipeline.dimensions:
         if dimension.due() or not dimension.version:
             dimension.load(session, settings)
-    versions = {one.name: one.version for one in pipeline.dimensions}
+    versions = pipeline.versions()
     compiled = compile_stream(session, settings, pipeline, mode)
     modes.check(session, mode, compiled)
     routed = None
@@ -99,9 +99,10 @@ def start_query(settings: Settings, database: Database, prepared: Prepared, mode
     prepare_store(session, settings, pipeline, position)
     status.position = position
     database.prepare()
+    ledger = Ledger(database)
     if not compiled.stateful:
-        repair(session, settings, compiled, Ledger(database), claimed)
-    status.resume(Ledger(database).totals(pipeline.name), Ledger(database).newest(pipeline.name))
+        repair(session, settings, compiled, ledger, claimed)
+    status.resume(ledger.totals(pipeline.name), ledger.newest(pipeline.name))
     if prepared.routed is not None:
         from tailrace.pipeline.realtime import start_realtime
 

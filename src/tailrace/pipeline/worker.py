@@ -59,7 +59,7 @@ class Worker(threading.Thread):
         self.problem: BaseException | None = None
         self._stop_asked = threading.Event()
         self._pause = FIRST_PAUSE
-        self._versions: dict[str, str] = {}  # of each side input, as the running query has it
+        self._versions: list[str] = []  # of the side inputs, as the running query has them
 
     def stop(self) -> None:
         """Ask for a stop at the next batch boundary; `join` waits for it."""
@@ -118,7 +118,7 @@ class Worker(threading.Thread):
                 dimension.load(self.spark, self.settings)
             if dimension.age_seconds is not None:
                 metrics.dimension_age(self.pipeline.name, dimension.name, dimension.age_seconds)
-        return any(one.version != self._versions[one.name] for one in self.pipeline.dimensions)
+        return self.pipeline.versions() != self._versions
 
     def _wait_for_next(self) -> None:
         moment = next_run(self.mode.kind, time.time(), self.settings.pipelines.timezone)
