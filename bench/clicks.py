@@ -111,37 +111,46 @@ def plain(settings: Settings, rows: Sequence[int], progress: Callable[[float, st
     return _there(settings, rows, None, progress)
 
 
-def keyed(settings: Settings, rows: int, products: int, progress: Callable[[float, str], None]) -> Clicks:
-    """A topic of `rows` clicks over `products` product pages, for growth by number of keys."""
-    return _there(settings, [rows], products, progress)[0]
+def keyed(settings: Settings, rows: int, keys: int, progress: Callable[[float, str], None]) -> Clicks:
+    """A topic of `rows` clicks over so many pages that the count by minute and page has about `keys` rows."""
+    a_minute = RATE * 60
+    pages = round(keys / max(1.0, rows / a_minute))
+    return _there(settings, [rows], min(max(1, pages), a_minute), progress)[0]
 
 
 def _there(
-    settings: Settings, rows: Sequence[int], products: int | None, progress: Callable[[float, str], None]
+    settings: Settings, rows: Sequence[int], pages: int | None, progress: Callable[[float, str], None]
 ) -> list[Clicks]:
     folder = settings.home / "clicks"
     folder.mkdir(parents=True, exist_ok=True)
-    found = [_clicks(folder, size, products) for size in rows]
+    found = [_clicks(folder, size, pages) for size in rows]
     missing = [one for one in found if not (one.answers_file.exists() and _held(settings, one.topic) == one.rows)]
     if missing:
-        _write(settings, missing, progress, products)
-    return [_clicks(folder, size, products) for size in rows]
+        _write(settings, missing, progress, pages)
+    return [_clicks(folder, size, pages) for size in rows]
 
 
-def _clicks(folder: Path, rows: int, products: int | None) -> Clicks:
-    topic = f"bench.clicks.{rows}" + (f".{products}" if products else "")
+def _clicks(folder: Path, rows: int, pages: int | None) -> Clicks:
+    topic = f"bench.clicks.{rows}" + (f".pages.{pages}" if pages else "")
     size = folder / f"{topic}.bytes"
     mean = float(size.read_text()) if size.exists() else 0.0
     return Clicks(topic, rows, mean, folder / f"{topic}.v{_VERSION}.pickle")
 
 
-def stream(rows: int, products: int | None = None) -> Iterator[tuple[bytes, bytes]]:
-    """The clicks themselves, in order of event time."""
-    return iter(generate(SEED, rows, START, RATE, visitors=VISITORS, products=products))
+def stream(rows: int, pages: int | None = None) -> Iterator[tuple[bytes, bytes]]:
+    """The clicks themselves, in order of event time; on so many pages one after the other, or on the shop's own."""
+    made = iter(generate(SEED, rows, START, RATE, visitors=VISITORS))
+    return made if pages is None else _spread(made, pages)
+
+
+def _spread(made: Iterator[tuple[bytes, bytes]], pages: int) -> Iterator[tuple[bytes, bytes]]:
+    for number, (key, value) in enumerate(made):
+        before, url, after = value.partition(b'"url":"')
+        yield key, before + url + b'/products/item-%06d"' % (number % pages) + after.partition(b'"')[2]
 
 
 def _write(
-    settings: Settings, targets: list[Clicks], progress: Callable[[float, str], None], products: int | None
+    settings: Settings, targets: list[Clicks], progress: Callable[[float, str], None], pages: int | None
 ) -> None:
     for clicks in targets:
         fresh_topic(settings, clicks.topic, PARTITIONS)
@@ -157,7 +166,7 @@ def _write(
     )
     counter, written, total = _Counter(), 0, targets[-1].rows
     left = list(targets)
-    for key, value in stream(total, products):
+    for key, value in stream(total, pages):
         for clicks in left:
             _produce(producer, clicks.topic, key, value)
         counter.add(value)

@@ -14,13 +14,12 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Awaitable, Callable, MutableMapping
-from marshal import dumps
 from time import perf_counter_ns, time_ns
 from typing import Any
 from urllib.parse import quote
 
 from tailrace.intercept.address import Client
-from tailrace.intercept.capture import PACKING
+from tailrace.intercept.handful import Handful
 from tailrace.intercept.metrics import register
 from tailrace.intercept.outbox import Outbox
 from tailrace.intercept.rules import PATH_SAFE, STREAM, Cookie, Rules
@@ -48,11 +47,10 @@ class Interceptor:
         self._rules = Rules(self.settings.capture)
         self._cookie = self._rules.cookie
         self._client = Client(self.settings.capture.trusted_proxies, self.settings.capture.forwarded_by)
-        self._put = self.outbox.put
+        self._add = Handful(self.outbox, self._rules).add
         self._enabled = self.settings.outbox.enabled
         self._skips = self._rules.skips if self._enabled else lambda *request: "off"
         self._skips_response = self._rules.skips_response
-        self._redact = self._rules.redact
         register()
 
     def stats(self) -> dict[str, Any]:
@@ -185,18 +183,16 @@ class Interceptor:
     def _note(
         self, scope: Scope, arrival: int, started: int, status: int, outcome: str | None, visitor: str | None
     ) -> None:
-        """Writes the sighting down, without what must not be seen."""
+        """Writes the sighting down."""
         try:
             client = scope.get("client")
             path = scope.get("raw_path")
             if path is None:
                 path = quote(scope["path"], safe=PATH_SAFE).encode()
             duration = perf_counter_ns() - started
-            path, query, headers = self._redact(path, scope.get("query_string"), scope["headers"])
-            method, peer = scope.get("method"), client[0] if client else None
-            # One flat object: the garbage collector never looks at it, and no thread needs to touch its parts.
-            sighting = (arrival, duration, method, path, query, peer, headers, status, outcome, visitor)
-            self._put(dumps(sighting, PACKING))
+            method, query, headers = scope.get("method"), scope.get("query_string"), scope["headers"]
+            peer = client[0] if client else None
+            self._add((arrival, duration, method, path, query, peer, headers, status, outcome, visitor))
         except Exception:
             logger.exception("A request could not be written down; it passes.")
 

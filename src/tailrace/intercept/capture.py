@@ -7,7 +7,7 @@ import hashlib
 import logging
 import marshal
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,9 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 # `outcome` is None, or what went wrong: exception, disconnect.
 Sighting = tuple[int, int, "str | None", bytes, "bytes | None", "str | None", Headers, int, "str | None", "str | None"]
 
-PACKING = 2  # sightings travel marshalled; this version looks for no shared objects, in half the time
+PACKING = (
+    2  # sightings travel marshalled, several in a list; this version looks for no shared objects, in half the time
+)
 
 
 class Capture:
@@ -49,13 +51,13 @@ class Capture:
         self._day = ""
         self._day_key = b""
 
-    def records(self, sightings: Sequence[tuple[bytes, str]]) -> list[tuple[bytes, bytes]]:
-        """One record for each packed sighting that can be made sense of; the others are logged. With each come 20
-        random hexadecimal digits: the same sighting and digits always give the same event, id included."""
+    def records(self, sightings: Sequence[Sighting], random: Iterator[str]) -> list[tuple[bytes, bytes]]:
+        """One record for each sighting that can be made sense of; the others are logged. With each come 20 random
+        hexadecimal digits: the same sighting and digits always give the same event, id included."""
         made = []
-        for packed, random in sightings:
+        for sighting in sightings:
             try:
-                made.append(self.record(marshal.loads(packed), random))
+                made.append(self.record(sighting, next(random)))
             except Exception:
                 logger.exception("A request could not be made an event; it is dropped.")
         return made
@@ -107,6 +109,16 @@ class Capture:
         if address is None or self._address == "full":
             return address
         return shortened(address) if self._address == "shortened" else self._hash(address)
+
+
+def unpacked(packed: bytes) -> Sequence[Sighting]:
+    """The sightings that were packed together."""
+    try:
+        sightings: list[Sighting] = marshal.loads(packed)
+        return sightings
+    except Exception:
+        logger.exception("Something in the ring is no sighting; it is dropped.")
+        return ()
 
 
 def shared_secret(settings: Settings, directory: Path) -> bytes:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import time
 from collections import deque
+from collections.abc import Iterator
 from pathlib import Path
 
-from tailrace.intercept.capture import RANDOM_BYTES, Capture, shared_secret
+from tailrace.intercept.capture import RANDOM_BYTES, Capture, shared_secret, unpacked
 from tailrace.intercept.counts import Counts
 from tailrace.intercept.ring import Ring
 from tailrace.intercept.sender import Sender
@@ -82,16 +84,22 @@ class Courier:
 
     def _take(self, found: list[tuple[int, bytes]]) -> None:
         self._position = found[-1][0]
-        made = self._capture.records([(sighting, self._random(end)) for end, sighting in found])
+        made, count = [], 0
+        for end, packed in found:
+            sightings = unpacked(packed)
+            count += max(1, len(sightings))
+            made += self._capture.records(sightings, self._random(end))
         self.lag = time.time() - self._capture.newest
-        self._sender.counts.dropped += len(found) - len(made)
-        tally = Tally(self._position, len(found), len(made))
+        self._sender.counts.dropped += count - len(made)
+        tally = Tally(self._position, count, len(made))
         self._tallies.append(tally)
         self._sender.offer(made, tally)
 
-    def _random(self, position: int) -> str:
-        """For the event's id: the same for whoever reads this position of this ring, and for no other."""
-        return hashlib.blake2b(position.to_bytes(8, "big"), key=self._seed, digest_size=RANDOM_BYTES).hexdigest()
+    def _random(self, position: int) -> Iterator[str]:
+        """For the events' ids: the same for whoever reads this position of this ring, and for no other."""
+        for number in itertools.count(position << 32):
+            source = number.to_bytes(12, "big")
+            yield hashlib.blake2b(source, key=self._seed, digest_size=RANDOM_BYTES).hexdigest()
 
     def _settle(self, at_once: bool = False) -> None:
         while self._tallies and not self._tallies[0].left:

@@ -9,7 +9,7 @@ import os
 import threading
 import time
 import weakref
-from typing import Any
+from typing import Any, Protocol
 
 from tailrace.intercept.counts import Counts
 from tailrace.intercept.links import Link, open_link
@@ -19,6 +19,16 @@ from tailrace.settings import Settings
 logger = logging.getLogger("tailrace.outbox")
 
 _SMALLEST = 4 << 20  # bytes of the ring
+
+
+class Source(Protocol):
+    """Who puts sightings may keep some back for a moment."""
+
+    def flush(self) -> None:
+        """Puts them now."""
+
+    def forget(self) -> None:
+        """Lets go of them, in a forked child: they are the parent's."""
 
 
 class Outbox:
@@ -35,6 +45,7 @@ class Outbox:
         self.settings = settings
         self.directory = (settings.outbox.spool or settings.home / "outbox").absolute()
         self.skipped: dict[str, int] = {}
+        self.sources: list[Source] = []
         self._ring: Ring | None = None
         self._link: Link | None = None
         self._thread: threading.Thread | None = None
@@ -43,12 +54,12 @@ class Outbox:
         self._lock = threading.Lock()
         _outboxes.add(self)
 
-    def put(self, sighting: bytes) -> None:
-        """Takes a packed sighting. A ring that is full drops the newest."""
+    def put(self, packed: bytes, count: int = 1) -> None:
+        """Takes so many sightings, packed together. A ring that is full drops the newest."""
         ring = self._ring
         if ring is None or self._thread is None:
             ring = self._start()
-        if ring.write(sighting) and ring.asleep:
+        if ring.write(packed, count) and ring.asleep:
             ring.asleep = False
             if self._link is not None:
                 self._link.wake()
@@ -68,6 +79,7 @@ class Outbox:
 
     def stats(self) -> dict[str, Any]:
         """Since the start of this process: captured, skipped by rule, queued, spooled, sent, dropped and more."""
+        self._gather()
         counts, captured, queued = Counts(), 0, 0
         if (ring := self._ring) is not None:
             counts = Counts.of(ring.numbers)
@@ -79,6 +91,7 @@ class Outbox:
     def close(self) -> None:
         """Sends what it can within `outbox.close_seconds` and leaves the rest in the spool. May be called twice; a
         sighting put afterwards starts it anew."""
+        self._gather()
         with self._lock:
             link, self._link = self._link, None
             if link is not None:
@@ -86,6 +99,10 @@ class Outbox:
         if link is not None and self._closing is not None:
             link.close()
             self._closing.join(5.0 + self.settings.outbox.close_seconds)
+
+    def _gather(self) -> None:
+        for source in self.sources:
+            source.flush()
 
     def _start(self) -> Ring:
         with self._lock:
@@ -108,6 +125,8 @@ class Outbox:
         ring, self._ring = self._ring, None
         self.skipped = {}
         self._looked = False
+        for source in self.sources:
+            source.forget()
         if link is not None:
             link.abandon()
         if ring is not None:

@@ -41,8 +41,8 @@ class Ring:
         self._numbers = memoryview(self._memory)[_NUMBERS].cast("d")
         if fd is None:
             self._memory[_SEED] = os.urandom(16)
-        self.count = 0  # records that were written
-        self.refused = 0  # records for which there was no room
+        self.count = 0  # sightings that were written
+        self.refused = 0  # sightings for which there was no room
         self._lock = threading.Lock()
         self._lap = 0  # the position at which this lap began
         self._at = 0  # how far the lap has come
@@ -50,17 +50,17 @@ class Ring:
 
     # the worker's side
 
-    def write(self, record: bytes) -> bool:
-        """Whether there was room."""
+    def write(self, record: bytes, count: int = 1) -> bool:
+        """Whether there was room. `count` is how many sightings are in the record."""
         with self._lock:
             need = 4 + len(record)
             if self._at + need > self._until and not self._make_room(need):
-                self.refused += 1
+                self.refused += count
                 return False
             at, end = self._at, self._at + need
             self._memory[_PAGE + at : _PAGE + end] = _HEAD.pack(len(record)) + record
             self._at = end
-            self.count += 1
+            self.count += count
             self._words[_WRITTEN] = self._lap + end
             return True
 
@@ -109,12 +109,12 @@ class Ring:
 
     @property
     def settled(self) -> int:
-        """How many records lie before `safe`."""
+        """How many sightings lie before `safe`."""
         return self._words[_SETTLED]
 
-    def settle(self, position: int, records: int) -> None:
-        """So many more records are not needed any more, all before this position."""
-        self._words[_SETTLED] += records
+    def settle(self, position: int, sightings: int) -> None:
+        """So many more are not needed any more, all before this position."""
+        self._words[_SETTLED] += sightings
         self._words[_SAFE] = position
 
     def read(self, position: int, end: int, limit: int) -> list[tuple[int, bytes]]:

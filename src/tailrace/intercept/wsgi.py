@@ -139,7 +139,7 @@ class Watch:
             method, peer = self._environ["REQUEST_METHOD"], self._environ.get("REMOTE_ADDR") or None
             status = self._status or status or 500
             sighting = (self._arrival, duration, method, path, query, peer, headers, status, outcome, self._visitor)
-            self._interceptor.outbox.put(marshal.dumps(sighting, PACKING))
+            self._interceptor.outbox.put(marshal.dumps([sighting], PACKING))
         except Exception:
             logger.exception("A request could not be written down; it passes.")
 

@@ -128,6 +128,16 @@ def read_all(settings: Any, topic: str) -> Iterator[tuple[Any, Any, dict[str, st
         client.close()
 
 
+def until(runner: Runner, condition: Callable[[], object], seconds: float = 150) -> None:
+    """Waits for it while the pipelines run."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        broken = [w.problem for w in runner.workers if w.problem is not None]
+        assert not broken, broken
+        assert time.monotonic() < deadline, [(s.state, s.reason) for s in runner.statuses]
+        time.sleep(0.1)
+
+
 @pytest.fixture
 def project(spark: Any, settings: Any, topic: Callable[..., str], tmp_path: Path) -> Iterable[Project]:
     return Project(spark, settings.derive({"home": str(tmp_path)}), topic(name="events"))

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import time
 
 import pytest
+from tests.stack.pipeline.conftest import until
 
-from tailrace import dimension, expect, iceberg, kafka, log, pipeline, postgres
+from tailrace import expect, iceberg, kafka, log, pipeline
 from tailrace.errors import SinkError
 from tailrace.pipeline.bounded import run_bounded
-from tailrace.pipeline.database import Database
 from tailrace.pipeline.modes import Mode
 from tailrace.pipeline.run import Runner
 
@@ -44,15 +43,6 @@ def copies(project, kind, sinks):
 
 def iceberg_rows(project, table):
     return sorted(map(tuple, project.spark.table(f"{project.settings.iceberg.catalog}.modes.{table}").collect()))
-
-
-def until(runner, condition, seconds=150):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        broken = [w.problem for w in runner.workers if w.problem is not None]
-        assert not broken, broken
-        assert time.monotonic() < deadline, [(s.state, s.reason) for s in runner.statuses]
-        time.sleep(0.1)
 
 
 def test_streamed_and_bounded_rows_are_the_same(wide_project):
@@ -133,43 +123,3 @@ def test_iceberg_appends_once_and_says_what_does_not_fit(project):
     with pytest.raises(SinkError) as told:
         project.run(archive)
     assert "ADD COLUMNS (`url` string)" in told.value.remedy
-
-
-def test_a_changed_dimension_is_taken_at_a_batch_boundary(project):
-    database = Database(project.settings)
-    place = f"public.{project.name}_hosts"
-    with database.transaction() as cursor:
-        cursor.execute(f"CREATE TABLE {place} (host text, region text)")
-        cursor.execute(f"INSERT INTO {place} VALUES ('shop.test', 'north')")
-    hosts = dimension(postgres(place), refresh="200ms")
-
-    def joined(topic):
-        def function(events):
-            return events.join(hosts(), on="host", how="left").select("event_id", "region")
-
-        function.__name__ = topic
-        return pipeline(source=log(project.source), dimensions=[hosts], sinks=[kafka(topic, key=["event_id"])])(
-            function
-        )
-
-    # Two that share it: only one of them reads it anew, and both have to take it.
-    pipes = [joined(f"{project.name}_joined"), joined(f"{project.name}_also")]
-    project.send(project.event(1, event_id="00000000-0000-7000-8000-000000000001"))
-    runner = Runner(project.spark, project.settings, [(pipe, Mode.parse("micro-batch=100ms")) for pipe in pipes])
-    runner.start()
-    until(runner, lambda: all(status.totals.rows_in == 1 for status in runner.statuses))
-    with database.transaction() as cursor:
-        cursor.execute(f"UPDATE {place} SET region = 'south'")
-    before = hosts.version
-    until(runner, lambda: hosts.version != before)
-    with database.transaction() as cursor:
-        cursor.execute(f"DROP TABLE {place}")
-    database.close()
-    time.sleep(1)
-    project.send(project.event(2, event_id="00000000-0000-7000-8000-000000000002"))
-    until(runner, lambda: all(status.totals.rows_in == 2 for status in runner.statuses))
-    assert hosts.age_seconds > 0.5, "a failed refresh keeps the last good copy"
-    runner.stop()
-    assert runner.wait()
-    for pipe in pipes:
-        assert [row["region"] for _, row in sorted(project.picture(pipe.name).items())] == ["north", "south"]

@@ -27,6 +27,14 @@ def test_a_smaller_stream_is_a_prefix_of_a_larger_one():
     assert small == [next(large) for _ in small]
 
 
+def test_clicks_can_be_spread_over_so_many_pages():
+    counter = clicks._Counter()
+    for _, value in clicks.stream(3_000, pages=1_000):
+        counter.add(value)
+    assert len(counter.answers().tumble) == 1_000
+    assert set(counter.answers().tumble.values()) == {3}
+
+
 def test_a_session_ends_after_the_gap():
     counter = clicks._Counter()
     for time in ("00:00:00.000000", "00:04:59.999999", "00:09:59.999999"):

@@ -4,6 +4,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from itertools import repeat
 from typing import Any
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
@@ -11,7 +12,7 @@ import orjson
 import pytest
 import uvicorn
 
-from tailrace.intercept.capture import Capture
+from tailrace.intercept.capture import Capture, unpacked
 from tailrace.intercept.outbox import Outbox
 from tailrace.intercept.ring import Ring
 from tailrace.settings import CaptureSettings, Settings
@@ -40,8 +41,9 @@ class Notebook(Outbox):
     def events(self, at_least: int = 1) -> list[dict[str, Any]]:
         """The events so far, once there are enough."""
         packed = self.queued(at_least)
-        self._start().settle(self._start().written, len(packed))
-        return [orjson.loads(value) for _, value in self._capture.records([(one, "0" * 20) for one in packed])]
+        self._start().settle(self._start().written, self._start().count - self._start().settled)
+        sightings = [one for several in packed for one in unpacked(several)]
+        return [orjson.loads(value) for _, value in self._capture.records(sightings, repeat("0" * 20))]
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import marshal
 import threading
+from itertools import repeat
 
 import orjson
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 from tailrace.errors import SettingsError
 from tailrace.event import Event, decode
 from tailrace.intercept.address import Client, parse
-from tailrace.intercept.capture import Capture, shared_secret
+from tailrace.intercept.capture import Capture, shared_secret, unpacked
 from tailrace.settings import CaptureSettings, Settings
 
 # A busy machine is no failure.
@@ -80,9 +81,9 @@ def test_an_enormous_request_is_cut_to_an_event_that_fits():
 def test_a_sighting_that_makes_no_sense_does_not_stop_the_others():
     good = (ARRIVAL, 1, "GET", b"/good", None, None, [], 200, None, None)
     strange = (ARRIVAL, 1, "GET", b"/", None, None, [("text", "not bytes")], 200, None, None)
-    packed = [marshal.dumps(one) for one in (strange, good, (1, 2))] + [b"rubbish"]
-    ((_, value),) = capture().records([(one, RANDOM) for one in packed])
+    ((_, value),) = capture().records(unpacked(marshal.dumps([strange, good, (1, 2)])), repeat(RANDOM))
     assert orjson.loads(value)["url"] == "/good"
+    assert not unpacked(b"rubbish")
 
 
 def test_without_a_cookie_the_visitor_is_a_hash_that_changes_daily():

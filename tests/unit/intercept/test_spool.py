@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tailrace.intercept import spool as spools
+from tailrace.intercept.counts import Counts
 from tailrace.intercept.framing import frame, scan
 from tailrace.intercept.spool import SpoolFull
 
@@ -86,14 +87,19 @@ def test_a_spool_whose_owner_lives_is_not_adopted(tmp_path):
     assert heir.directory.exists(), "what is not acknowledged stays"
 
 
-def test_a_torn_last_record_is_counted_and_the_rest_delivered(tmp_path):
+def test_a_torn_last_record_is_counted_logged_and_the_rest_delivered(tmp_path, caplog):
     spool = spools.create(tmp_path, BIG, BIG)
     spool.append(records(5))
     (path,) = spool.directory.glob("*.seg")
     os.truncate(path, path.stat().st_size - 3)
     (heir,) = spools.adopt(dead(spool), BIG, BIG)
     assert values(heir) == [b"event %d" % n for n in range(4)]
-    assert heir.damaged == 1
+    counts = Counts()
+    counts.damage(heir)
+    counts.damage(heir)
+    assert counts.damaged == heir.damaged == 1
+    (said,) = caplog.messages
+    assert said.startswith("1 damaged record(s) in") and str(heir.directory) in said
     heir.close()
 
 

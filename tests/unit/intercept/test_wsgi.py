@@ -129,6 +129,23 @@ def test_a_body_that_is_closed_early_is_a_disconnect_and_is_closed(notebook):
     assert book.events()[0]["outcome"] == "disconnect"
 
 
+def test_the_event_of_an_endless_stream_is_made_when_it_begins(notebook):
+    def ticks():
+        while True:
+            yield b"data: tick\n\n"
+
+    def app(environ, start_response):
+        start_response("200 OK", [("Content-Type", "text/event-stream")])
+        return ticks()
+
+    result, book = run(app, notebook)
+    (event,) = book.events()
+    assert (event["status"], event.get("outcome")) == (200, None)
+    assert next(iter(result)) == b"data: tick\n\n"
+    result.close()  # the visitor leaves, as everybody does in the end: no second event
+    assert book.stats()["captured"] == 1
+
+
 def test_exceptions_are_seen_and_raised(notebook):
     def before(environ, start_response):
         raise ValueError("on purpose")

@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+import asyncio
+import threading
+from itertools import chain
+
+import pytest
+
+from tailrace.intercept import handful as handfuls
+from tailrace.intercept.capture import unpacked
+from tailrace.intercept.handful import Handful
+from tailrace.intercept.rules import Rules
+
+
+def sighting(number, method="GET"):
+    headers = [(b"cookie", b"s3cret"), (b"accept", b"*/*")]
+    return (1, 2, method, b"/%d" % number, b"token=s3cret", None, headers, 200, None, None)
+
+
+def made(notebook):
+    book = notebook()
+    return book, Handful(book, Rules(book.settings.capture))
+
+
+def written(book):
+    """The numbers of the sightings, as they lie together."""
+    return [[int(one[3][1:]) for one in unpacked(record)] for record in book.queued(0)]
+
+
+def flat(together):
+    return list(chain.from_iterable(together))
+
+
+def test_a_calm_site_waits_for_nothing(notebook):
+    book, handful = made(notebook)
+
+    async def visit():
+        for number in range(3):
+            handful.add(sighting(number))
+            assert book._ring.count == number + 1
+            await asyncio.sleep(0.01)
+
+    asyncio.run(visit())
+    assert written(book) == [[0], [1], [2]]
+
+
+@pytest.fixture
+def no_time_passes(monkeypatch):
+    monkeypatch.setattr(handfuls, "perf_counter_ns", lambda: 10**12)
+
+
+def test_a_busy_site_packs_several_together_and_leaves_none_waiting(notebook, no_time_passes):
+    book, handful = made(notebook)
+
+    async def visit():
+        for number in range(20):
+            handful.add(sighting(number))
+        assert book._ring.count < 20, "the last ones wait"
+        await asyncio.sleep(0.05)
+        assert book._ring.count == 20, "for two milliseconds"
+
+    asyncio.run(visit())
+    together = written(book)
+    assert flat(together) == list(range(20)), "in order"
+    assert together[0] == [0] and max(map(len, together)) == 8
+
+
+def test_what_waits_is_redacted_before_it_leaves_the_process(notebook):
+    book, handful = made(notebook)
+    for number in range(3):
+        handful.add(sighting(number))
+    book.stats()
+    assert b"s3cret" not in b"".join(book.queued(0))
+
+
+def test_a_loop_that_ends_leaves_nothing_behind(notebook):
+    book, handful = made(notebook)
+
+    async def visit(first):
+        for number in range(first, first + 3):
+            handful.add(sighting(number))
+
+    asyncio.run(visit(0))
+    asyncio.run(asyncio.sleep(0.01))
+    asyncio.run(visit(3))
+    assert book.stats()["captured"] == 6
+    assert flat(written(book)) == list(range(6))
+
+
+def test_closing_takes_what_waits(notebook, no_time_passes):
+    book, handful = made(notebook)
+
+    async def visit():
+        handful.add(sighting(0))
+        handful.add(sighting(1))
+        await asyncio.get_running_loop().run_in_executor(None, book.close)
+        assert book._ring.count == 2
+
+    asyncio.run(visit())
+
+
+def test_without_an_event_loop_each_is_packed_at_once(notebook):
+    book, handful = made(notebook)
+    for number in range(3):
+        handful.add(sighting(number))
+    assert written(book) == [[0], [1], [2]]
+
+
+def test_a_forked_child_leaves_them_to_its_parent(notebook, no_time_passes):
+    book, handful = made(notebook)
+
+    async def visit():
+        handful.add(sighting(0))
+        handful.add(sighting(1))
+        book._forked()
+        assert book.stats()["captured"] == 0
+
+    asyncio.run(visit())
+
+
+def test_one_that_cannot_be_packed_does_not_take_the_others_with_it(notebook, no_time_passes, caplog):
+    book, handful = made(notebook)
+
+    async def visit():
+        for number in range(4):
+            handful.add(sighting(number, object() if number == 2 else "GET"))
+        await asyncio.sleep(0.02)
+
+    asyncio.run(visit())
+    assert flat(written(book)) == [0, 1, 3]
+    assert len(caplog.records) == 1
+
+
+def test_threads_lose_none(notebook):
+    book, handful = made(notebook)
+
+    async def visit(first):
+        for number in range(first, first + 500):
+            handful.add(sighting(number))
+            if number % 7 == 0:
+                await asyncio.sleep(0)
+
+    threads = [threading.Thread(target=asyncio.run, args=(visit(500 * n),)) for n in range(4)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert book.stats()["captured"] == 2000
+    assert sorted(flat(written(book))) == list(range(2000))
