@@ -16,13 +16,12 @@ import secrets
 from collections.abc import Awaitable, Callable, MutableMapping
 from time import perf_counter_ns, time_ns
 from typing import Any
-from urllib.parse import quote
 
 from tailrace.intercept.address import Client
 from tailrace.intercept.handful import Handful
 from tailrace.intercept.metrics import register
 from tailrace.intercept.outbox import Outbox
-from tailrace.intercept.rules import PATH_SAFE, STREAM, Cookie, Rules
+from tailrace.intercept.rules import STREAM, Cookie, Rules
 from tailrace.settings import Settings
 
 Scope = MutableMapping[str, Any]
@@ -47,7 +46,7 @@ class Interceptor:
         self._rules = Rules(self.settings.capture)
         self._cookie = self._rules.cookie
         self._client = Client(self.settings.capture.trusted_proxies, self.settings.capture.forwarded_by)
-        self._add = Handful(self.outbox, self._rules).add
+        self._note = Handful(self.outbox, self._rules).add
         self._enabled = self.settings.outbox.enabled
         self._skips = self._rules.skips if self._enabled else lambda *request: "off"
         self._skips_response = self._rules.skips_response
@@ -74,14 +73,15 @@ class Interceptor:
             elif kind == "http.response.start":
                 status = message["status"]
                 verdict = self._skips_response(message)
-                if self._cookie is not None and verdict in (None, STREAM):
-                    visitor = self._visitor(self._cookie, scope, message)
-                if verdict is not None:
-                    done = True
-                    if verdict == STREAM:
+                if verdict is None or verdict == STREAM:
+                    if self._cookie is not None:
+                        visitor = self._visitor(self._cookie, scope, message)
+                    if verdict is not None:
+                        done = True
                         self._note(scope, arrival, started, status, None, visitor)
-                    else:
-                        self.outbox.skip(verdict)
+                else:
+                    done = True
+                    self.outbox.skip(verdict)
             return send(message)
 
         async def hear() -> Message:
@@ -179,22 +179,6 @@ class Interceptor:
             await send(message)
 
         await self.app(scope, receive, watch)
-
-    def _note(
-        self, scope: Scope, arrival: int, started: int, status: int, outcome: str | None, visitor: str | None
-    ) -> None:
-        """Writes the sighting down."""
-        try:
-            client = scope.get("client")
-            path = scope.get("raw_path")
-            if path is None:
-                path = quote(scope["path"], safe=PATH_SAFE).encode()
-            duration = perf_counter_ns() - started
-            method, query, headers = scope.get("method"), scope.get("query_string"), scope["headers"]
-            peer = client[0] if client else None
-            self._add((arrival, duration, method, path, query, peer, headers, status, outcome, visitor))
-        except Exception:
-            logger.exception("A request could not be written down; it passes.")
 
 
 def _left(problem: BaseException) -> bool:
