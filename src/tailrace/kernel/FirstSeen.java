@@ -6,6 +6,7 @@ import java.util.Map;
 import java.util.TreeMap;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.stream.Stream;
+import org.apache.spark.SparkEnv;
 import org.apache.spark.TaskContext;
 import org.apache.spark.unsafe.types.UTF8String;
 import org.apache.spark.util.TaskCompletionListener;
@@ -63,9 +64,20 @@ public final class FirstSeen {
     visit.store.begin(offset, keepSeconds);
     IdStore store = visit.store;
     // A task ends only after its ids are written; if they cannot be, the task fails and the batch is not committed.
-    if (context != null) context.addTaskCompletionListener((TaskCompletionListener) ended -> store.flush());
+    if (context != null) context.addTaskCompletionListener((TaskCompletionListener) ended -> end(store));
     VISITS.set(visit);
     return visit;
+  }
+
+  /** On a cluster the next task of this partition may be another process's, which cannot open what this one has open. */
+  private static void end(IdStore store) {
+    if (isOneProcess()) store.flush();
+    else store.close();
+  }
+
+  private static boolean isOneProcess() {
+    SparkEnv env = SparkEnv.get();
+    return env == null || env.conf().get("spark.master", "local").matches("local(\\[.*])?");
   }
 
   private static IdStore store(Path folder, String partition) {
@@ -90,6 +102,7 @@ public final class FirstSeen {
         }
       }
     }
+    if (!isOneProcess()) close(folder);
     return next;
   }
 

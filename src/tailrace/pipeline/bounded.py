@@ -63,7 +63,8 @@ def run_bounded(
     first, last = resolve(settings, pipeline.source.topic, start, end)
     session = session_for(spark, settings, pipeline)
     for dimension in pipeline.dimensions:
-        dimension.load(session, settings)
+        if dimension.due():
+            dimension.load(session, settings)
     database = Database(settings)
     database.prepare()
     epoch = _epoch(first, last) + (f"-{uuid.uuid4().hex[:8]}" if again else "")
@@ -74,6 +75,7 @@ def run_bounded(
             line = _account(session, settings, pipeline, batch, store, found, written, began)
         return Ran(line, Ledger(database).write(line))
     finally:
+        kernel.close_kafka(session, f"{pipeline.name}.{batch.epoch}")
         database.close()
 
 
@@ -104,7 +106,6 @@ def _write(
         result.unpersist()
         for _, sink in sinks:
             sink.close()
-        kernel.close_kafka(session, f"{pipeline.name}.{batch.epoch}")
 
 
 def result_of(pipeline: Pipeline, raw: DataFrame, store: str | None, seen: object | None = None) -> DataFrame:

@@ -73,7 +73,8 @@ class Dimension:
             self._held = None
 
     def due(self) -> bool:
-        return time.time() - self._tried_at >= self.refresh.seconds
+        """Whether there is no copy, or it is time to read it anew."""
+        return self._rows is None or time.time() - self._tried_at >= self.refresh.seconds
 
     def load(self, spark: SparkSession, settings: Settings) -> bool:
         """Read the table; True if its rows are other than before. Raises only if there is no earlier copy."""

@@ -68,16 +68,17 @@ def _database(database: str | Path) -> Column:
     from pyspark.sql import SparkSession
     from pyspark.sql import functions as F
 
+    from tailrace.pipeline.session import in_one_process
+
     place = Path(database).expanduser().resolve()
     if not place.is_file():
         raise DefinitionError(
             f"The address database {place} is not there.", "Give `database` the path of an .mmdb file."
         )
-    session = SparkSession.getActiveSession()
-    if session is not None:
-        _check(session, place)
-        if not session.sparkContext.master.startswith("local"):
-            session.sparkContext.addFile(place.as_uri())
+    session = SparkSession.active()  # also in a thread of a worker, for which none was made active
+    _check(session, place)
+    if not in_one_process(session.sparkContext.master):
+        session.sparkContext.addFile(place.as_uri())
     return F.lit(str(place))
 
 

@@ -74,7 +74,7 @@ def prepare(spark: SparkSession, settings: Settings, pipeline: Pipeline, mode: M
     """Compile and check. Raises PipelineError if the pipeline, its mode or its checkpoint does not fit."""
     session = session_for(spark, settings, pipeline)
     for dimension in pipeline.dimensions:
-        if dimension.due() or not dimension.version:
+        if dimension.due():
             dimension.load(session, settings)
     versions = pipeline.versions()
     compiled = compile_stream(session, settings, pipeline, mode)

@@ -92,7 +92,9 @@ class Runner:
 
 def local_slots(settings: Settings, runs: Sequence[tuple[Pipeline, Mode]]) -> Settings:
     """Settings whose local Spark has enough task slots; settings for a cluster are left as they are."""
-    if not settings.spark.master.startswith("local"):
+    from tailrace.pipeline.session import in_one_process
+
+    if not in_one_process(settings.spark.master):
         return settings
     topics = {pipeline.source.topic for pipeline, mode in runs if mode.kind == "realtime"}
     partitions = {topic: len(partition_numbers(settings, topic)) for topic in topics}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import zipfile
 from collections.abc import Iterator, Sequence
@@ -97,7 +98,7 @@ def session_conf(settings: Settings, jars: Sequence[Path], java_options: Sequenc
         "spark.sql.catalogImplementation": "in-memory",
         "spark.executorEnv.PYSPARK_PYTHON": sys.executable,
     }
-    if not spark.master.startswith("local"):
+    if not in_one_process(spark.master):
         # In local mode the class path above is the executor's too; copying the jars would only cost start-up time.
         conf["spark.jars"] = ",".join(str(jar) for jar in jars)
         for key in ("spark.driver.host", "spark.driver.bindAddress", "spark.executorEnv.PYSPARK_PYTHON"):
@@ -141,6 +142,11 @@ def jdbc_address(url: str) -> tuple[str, str | None, str | None]:
     password = unquote(parts.password) if parts.password else query.pop("password", None)
     tail = f"?{urlencode(query)}" if query else ""
     return f"jdbc:postgresql://{parts.hostname}:{parts.port or 5432}{parts.path}{tail}", user, password
+
+
+def in_one_process(master: str) -> bool:
+    """Whether Spark works in the driver's own process, and not on a cluster (`local-cluster[…]` is one, for tests)."""
+    return re.fullmatch(r"local(\[.*])?", master) is not None
 
 
 def default_memory() -> str:
