@@ -78,12 +78,17 @@ def main(
     rounds: Annotated[int, typer.Option(min=1)] = 3,
     rows: Annotated[int, typer.Option(min=500, help="Clicks of a throughput line.")] = 5_000_000,
     quick: Annotated[bool, typer.Option("--quick", help="A fifth of everything, one round, no page written.")] = False,
+    long: Annotated[
+        bool, typer.Option("--long", help="Not five minutes a line but up to half an hour: all rounds, twenty kills.")
+    ] = False,
     without: Annotated[list[str] | None, typer.Option(help="Leave an engine out; no page written.")] = None,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the logs of the engines.")] = False,
     home: Annotated[Path | None, typer.Option(help="Where the bench's own stack lives.")] = None,
 ) -> None:
     """Measure Tailrace side by side with what a user would pick instead."""
     chosen = _chosen(names)
+    if quick and long:
+        raise SettingsError("A run cannot be both --quick and --long.", "Leave one of them out.")
     _taking[:] = [engine for engine in throughput.ENGINES if engine not in (without or [])]
     if quick:
         rounds, rows = 1, rows // 5
@@ -96,7 +101,7 @@ def main(
             for name in chosen:
                 context = Context(
                     stack.settings, scratch, 0.2 if quick else 1.0, rounds=rounds, rows=rows, stack=stack,
-                    alone=len(chosen) == 1 and not quick,
+                    long=long,
                     progress=lambda fraction, what, name=name: bar(name, fraction, what),
                 )  # fmt: skip
                 line = _measure(name, context)
@@ -136,6 +141,7 @@ def _measure(name: str, context: Context) -> report.Measured:
         scale=context.scale,
         seconds=time.monotonic() - began,
         results=results,
+        long=context.long,
     )
 
 

@@ -172,7 +172,7 @@ def _in_turns(
     context: Context, load: Load, servers: Sequence[Server], count: int, seconds: float, rate: float, begun: float
 ) -> None:
     """So many turns of so many seconds for each. The last of the servers is the one with a companion."""
-    turns = max(4, round(context.scaled(count if context.alone else count / 2)))
+    turns = max(4, round(context.scaled(count if context.long else count / 2)))
     what = f"{rate:.0f} requests a second" if rate else "as many as one worker serves"
     for turn in range(turns):
         context.progress(begun + 0.12 * turn / turns, what)
@@ -280,7 +280,10 @@ def _aim(missed: list[str]) -> str:
 
 def _cpu(pid: int) -> float:
     """Seconds of processor time of this one process, its companion not counted."""
-    spent = psutil.Process(pid).cpu_times()
+    exact = [one.read_text().split()[0] for one in Path(f"/proc/{pid}/task").glob("*/schedstat")]  # nanoseconds
+    if exact:
+        return sum(map(int, exact)) / 1e9
+    spent = psutil.Process(pid).cpu_times()  # hundredths of a second, where there is nothing better
     return float(spent.user + spent.system)
 
 

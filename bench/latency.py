@@ -35,9 +35,11 @@ from tailrace.event import now
 from tailrace.visitors.direct import generate
 
 RATE = 500
-SECONDS = 300.0
+SECONDS = 300.0  # of the long form, in all rounds together
+SHORT_SECONDS = 15.0  # of the short one, in each round
 FLOOR_SECONDS = 60.0
-WARM_SECONDS, SHORT_WARM_SECONDS = 45.0, 10.0  # the short one where other lines want their part of the hour
+LONGEST_SECONDS = 270.0  # no further round is begun that would end later than this, unless --long is asked for
+WARM_SECONDS, SHORT_WARM_SECONDS = 45.0, 10.0
 BROKER_SECONDS = 30.0  # a broker that has just been started is slow: its Java compiles what runs often
 START_SECONDS = 300.0
 GRACE_SECONDS = 2.0
@@ -89,27 +91,35 @@ STATEFUL = (
 
 
 def run(context: Context, line: str, variants: Sequence[Variant], taking: Sequence[str]) -> list[Result]:
-    """Five minutes in all for each variant, in interleaved rounds; less where other lines want their part."""
+    """Interleaved rounds of a quarter of a minute for each variant, as many as fit into some minutes; with --long five
+    minutes in all for each."""
+    began = time.monotonic()
     _wake_the_broker(context)
     if "tailrace" in taking:
         engines.wake(context, "tailrace")
-    seconds = context.scaled(SECONDS if context.alone else SECONDS / 8, 15) / context.rounds
+    seconds = context.scaled(SECONDS / context.rounds if context.long else SHORT_SECONDS)
     variants = [one for one in variants if not one.engine or one.engine in taking]
-    variants = [one for one in variants if context.alone or not one.is_long]
+    variants = [one for one in variants if context.long or not one.is_long]
     rounds: dict[str, list[list[float]]] = {variant.name: [] for variant in variants}
     problems: dict[str, str] = {}
-    # The floor shows itself once, and soon.
-    turns = [(number, one) for number in range(context.rounds) for one in variants if one.engine or number == 0]
-    for done, (number, variant) in enumerate(turns):
-        context.progress(done / len(turns), f"{line}: {variant.name}, round {number + 1} of {context.rounds}")
-        try:
-            found, lost = _measure(context, variant, seconds if variant.engine else min(seconds, FLOOR_SECONDS))
-        except ServiceError as problem:
-            problems[variant.name] = str(problem)
-        else:
-            rounds[variant.name].append(found)
-            if lost:
-                problems[variant.name] = f"{lost:,} clicks without a result"
+    for number in range(context.rounds):
+        before = time.monotonic()
+        for place, variant in enumerate(variants):
+            if number and not variant.engine:
+                continue  # the floor shows itself once, and soon
+            fraction = (number + place / len(variants)) / context.rounds
+            context.progress(fraction, f"{line}: {variant.name}, round {number + 1} of {context.rounds}")
+            try:
+                found, lost = _measure(context, variant, seconds if variant.engine else min(seconds, FLOOR_SECONDS))
+            except ServiceError as problem:
+                problems[variant.name] = str(problem)
+            else:
+                rounds[variant.name].append(found)
+                if lost:
+                    problems[variant.name] = f"{lost:,} clicks without a result"
+        after = time.monotonic()
+        if not context.long and after - began + after - before > LONGEST_SECONDS:
+            break
     return [_result(line, variant, rounds[variant.name], problems.get(variant.name)) for variant in variants]
 
 
@@ -147,7 +157,7 @@ def _measure(context: Context, variant: Variant, seconds: float) -> tuple[list[f
     try:
         with _engine(context, variant, topic, result) as child:
             _wait_for_first(sender, receiver, child, variant)
-            sender.send(WARM_SECONDS if context.alone else SHORT_WARM_SECONDS, keep=False)
+            sender.send(WARM_SECONDS if context.long else SHORT_WARM_SECONDS, keep=False)
             with _without_garbage():
                 sender.send(seconds, keep=True)
             time.sleep(GRACE_SECONDS)

@@ -44,7 +44,7 @@ class Context:
     rows: int = 5_000_000
     progress: Callable[[float, str], None] = field(default=lambda fraction, what: None)
     stack: object | None = None
-    alone: bool = False  # the only line of this run: it need not leave time for others
+    long: bool = False  # --long: as many minutes as the figures are worth, where else a line has five
 
     def scaled(self, full: float, least: float = 1.0) -> float:
         """`full` by the scale, never under `least`."""

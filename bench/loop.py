@@ -35,7 +35,7 @@ def run(context: Context) -> list[Result]:
     """A stack of its own: the shop's topics must hold nothing else."""
     from playwright.sync_api import sync_playwright
 
-    share = 1.0 if context.alone else 0.5
+    share = 1.0 if context.long else 0.5
     clicks = int(context.scaled(CLICKS * share, 10))
     home = context.scratch / "loop"
     home.mkdir()

@@ -49,6 +49,7 @@ class Measured:
     scale: float
     seconds: float
     results: list[Result]
+    long: bool = False
 
 
 def load_store(path: Path) -> dict[str, Any]:
@@ -140,9 +141,10 @@ def _said(line: dict[str, Any]) -> list[str]:
         said.append(f"Tailrace against {engine} (above 1 is better): {told}")
     said += [f"{result['engine']}: {result['note']}" for result in line["results"] if result["note"]]
     before, after = line["load"]
+    length = f"{line['seconds']:.0f} s" + (" (--long)" if line.get("long") else "")
     noise = "; NOISY: others used the machine, do not trust the figures" if line["noisy"] else ""
     said.append(
-        f"{line['date']}, {line['seconds']:.0f} s; load {before:.1f}, {after:.1f} after; "
+        f"{line['date']}, {length}; load {before:.1f}, {after:.1f} after; "
         f"{line['busy_cores']:.1f} cores busy before, {line.get('stolen_percent', 0):.1f} % stolen by the host{noise}"
     )
     return said

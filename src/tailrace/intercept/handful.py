@@ -39,7 +39,8 @@ class Handful:
         self._redact = rules.redact
         self._seen: list[Seen] = []
         self._written_at = 0
-        self._soon_until = self._later_until = 0  # so long the event loop is relied on to flush, soon or later
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._soon_until = self._later_until = 0  # so long that loop is relied on to flush, soon or later
         self._lock = threading.Lock()
         outbox.sources.append(self)
 
@@ -50,18 +51,9 @@ class Handful:
         now = perf_counter_ns()
         with self._lock:
             self._seen.append((scope, arrival, now - started, status, outcome, visitor))
-            count = len(self._seen)
-            try:
-                if now - self._written_at < _BUSY and count < _MOST:
-                    if now >= self._later_until:
-                        asyncio.get_running_loop().call_later(_LONGEST, self.flush)
-                        self._later_until = now + _LONGEST_NS
-                elif count == 1:
-                    self._write(now)
-                elif now >= self._soon_until:
-                    asyncio.get_running_loop().call_soon(self.flush)
-                    self._soon_until = now + _LONGEST_NS
-            except RuntimeError:  # no event loop of this kind
+            count, is_busy = len(self._seen), now - self._written_at < _BUSY
+            at_once = count == 1 and not is_busy
+            if at_once or not self._left_to_loop(now, soon=count >= _MOST or not is_busy):
                 self._write(now)
 
     def flush(self) -> None:
@@ -71,25 +63,52 @@ class Handful:
 
     def forget(self) -> None:
         """In a forked child: what waits is the parent's."""
-        self._seen = []
+        self._seen, self._loop = [], None
         self._lock = threading.Lock()
+
+    def _left_to_loop(self, now: int, soon: bool) -> bool:
+        """Whether the event loop that answers this request will flush."""
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            return False
+        if loop is not self._loop:
+            self._loop, self._soon_until, self._later_until = loop, 0, 0
+        if not soon and now >= self._later_until:
+            loop.call_later(_LONGEST, self.flush)
+            self._later_until = now + _LONGEST_NS
+        elif soon and now >= self._soon_until:
+            loop.call_soon(self.flush)
+            self._soon_until = now + _LONGEST_NS
+        return True
 
     def _write(self, now: int) -> None:
         seen, self._seen = self._seen, []
-        self._written_at, self._soon_until = now, 0
+        self._soon_until = 0
+        if not seen:
+            return
+        self._written_at = now
         try:
-            if seen:
-                self._put(dumps([self._sighting(*one) for one in seen], PACKING), len(seen))
+            packed, count = dumps([self._sighting(*one) for one in seen], PACKING), len(seen)
         except Exception:
-            self._write_each(seen)
+            packed, count = self._without_strange(seen)
+        try:
+            if count:
+                self._put(packed, count)
+        except Exception:
+            logger.exception("Requests could not be written down; they have passed.")
 
-    def _write_each(self, seen: Sequence[Seen]) -> None:
-        """One that is strange does not take the others with it."""
+    def _without_strange(self, seen: Sequence[Seen]) -> tuple[bytes, int]:
+        """One that cannot be packed does not take the others with it."""
+        good = []
         for one in seen:
             try:
-                self._put(dumps([self._sighting(*one)], PACKING))
+                sighting = self._sighting(*one)
+                dumps(sighting, PACKING)
+                good.append(sighting)
             except Exception:
                 logger.exception("A request could not be written down; it has passed.")
+        return dumps(good, PACKING), len(good)
 
     def _sighting(
         self, scope: Scope, arrival: int, duration: int, status: int, outcome: str | None, visitor: str | None
