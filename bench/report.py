@@ -31,6 +31,7 @@ WHY = {
     ("latency-stateful", "flink"): "it passes on each update at once, and may repeat it; here batches are written once",
     ("latency-stateless", "flink"): "both wait for Kafka for most of it, and the scatter of the machine is larger",
 }
+LONG = " --long"
 MOST_COLUMNS = 8  # of a table in a terminal; a line with more kinds of figures is told in words
 FLOOR = "kafka alone"  # what the line costs without any engine: no peer to be compared with
 
@@ -61,7 +62,8 @@ def load_store(path: Path) -> dict[str, Any]:
 
 
 def add(store: dict[str, Any], measured: Measured) -> None:
-    store["lines"][measured.line] = as_dict(measured)
+    """A long run stands beside the last short one."""
+    store["lines"][measured.line + (LONG if measured.long else "")] = as_dict(measured)
 
 
 def as_dict(measured: Measured) -> dict[str, Any]:
@@ -160,8 +162,8 @@ def page(store: dict[str, Any], order: list[str], about: dict[str, str]) -> str:
         "",
     ]
     text += [f"- {name}: {value}" for name, value in {**store["machine"], **store["versions"]}.items()]
-    for name in order:
-        text += ["", f"## {name}", "", about.get(name, "")]
+    for name in _sections(store, order):
+        text += ["", f"## {name}", "", about.get(name.removesuffix(LONG), "")]
         line = store["lines"].get(name)
         if line is None:
             text += ["", "Not measured yet."]
@@ -173,6 +175,11 @@ def page(store: dict[str, Any], order: list[str], about: dict[str, str]) -> str:
     return "\n".join([*text, *_losses(store, order)]) + "\n"
 
 
+def _sections(store: dict[str, Any], order: list[str]) -> list[str]:
+    """The lines, each with its long run behind it if there was one."""
+    return [one for name in order for one in (name, name + LONG) if one == name or one in store["lines"]]
+
+
 def _ratio(ratio: float) -> str:
     return f"{ratio:.2f}" if ratio >= 0.1 else f"{ratio:.1g}"
 
@@ -180,10 +187,11 @@ def _ratio(ratio: float) -> str:
 def _losses(store: dict[str, Any], order: list[str]) -> list[str]:
     """Where Tailrace loses, from the ratios themselves."""
     lost, compared = [], 0
-    for name in order:
+    for name in _sections(store, order):
         for engine, figures in store["lines"].get(name, {}).get("ratios", {}).items():
             compared += len(figures)
-            why = f" ({WHY[name, engine]})" if (name, engine) in WHY else ""
+            known = WHY.get((name.removesuffix(LONG), engine))
+            why = f" ({known})" if known else ""
             lost += [
                 f"- {name}, {figure.replace('_', ' ')}: {_ratio(ratio)} against {engine}{why}"
                 for figure, ratio in figures.items()

@@ -46,7 +46,8 @@ class Interceptor:
         self._rules = Rules(self.settings.capture)
         self._cookie = self._rules.cookie
         self._client = Client(self.settings.capture.trusted_proxies, self.settings.capture.forwarded_by)
-        self._note = Handful(self.outbox, self._rules).add
+        self._handful = Handful(self.outbox, self._rules)
+        self._note = self._handful.add
         self._enabled = self.settings.outbox.enabled
         self._skips = self._rules.skips if self._enabled else lambda *request: "off"
         self._skips_response = self._rules.skips_response
@@ -174,7 +175,9 @@ class Interceptor:
         async def watch(message: Message) -> None:
             if message["type"] == "lifespan.startup.complete" and self._enabled:
                 await asyncio.get_running_loop().run_in_executor(None, self.outbox.resume)
+                self._handful.may_wait = True
             if message["type"] in ("lifespan.shutdown.complete", "lifespan.shutdown.failed"):
+                self._handful.may_wait = False
                 await asyncio.get_running_loop().run_in_executor(None, self.outbox.close)
             await send(message)
 

@@ -29,7 +29,7 @@ _OWN_FIELDS = frozenset({"host", "user-agent", "referer"})
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 # arrival (Unix ns), duration (ns), method, path, query, peer, headers, status, outcome, visitor.
-# Path, query and headers are redacted (Rules.redact): what must not be seen never leaves the request.
+# Path, query and headers are redacted (Rules.redact): what must not be seen never leaves the worker.
 # `outcome` is None, or what went wrong: exception, disconnect.
 Sighting = tuple[int, int, "str | None", bytes, "bytes | None", "str | None", Headers, int, "str | None", "str | None"]
 

@@ -2,7 +2,7 @@
 
 To write one down by itself costs as much as three of several: each request drives the code for it out of the
 processor's caches. On a calm site a request is written down at once. One that follows another within milliseconds has
-its answer sent first, and waits for some others.
+its answer sent first, and waits for some others: only where a lifespan tells of the end, before which they are written.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Seen = tuple[Scope, int, int, int, "str | None", "str | None"]  # scope, arrival
 _BUSY = 3_000_000  # nanoseconds: who comes so soon after another waits about as long for others
 _LONGEST = 0.02  # seconds, if no others come; to be woken more often would cost a busy site more than it saves
 _LONGEST_NS = int(_LONGEST * 1e9)
-_MOST = 16  # more in one go would be felt by the next request
+_MOST = 16  # about as many in one go: more would be felt by the next request
 
 
 class Handful:
@@ -41,7 +41,8 @@ class Handful:
         self._written_at = 0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._soon_until = self._later_until = 0  # so long that loop is relied on to flush, soon or later
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a signal's handler that asks for stats() may interrupt whoever holds it
+        self.may_wait = False  # whether somebody will flush before the process ends
         outbox.sources.append(self)
 
     def add(
@@ -52,7 +53,7 @@ class Handful:
         with self._lock:
             self._seen.append((scope, arrival, now - started, status, outcome, visitor))
             count, is_busy = len(self._seen), now - self._written_at < _BUSY
-            at_once = count == 1 and not is_busy
+            at_once = not self.may_wait or (count == 1 and not is_busy)
             if at_once or not self._left_to_loop(now, soon=count >= _MOST or not is_busy):
                 self._write(now)
 
@@ -64,7 +65,7 @@ class Handful:
     def forget(self) -> None:
         """In a forked child: what waits is the parent's."""
         self._seen, self._loop = [], None
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     def _left_to_loop(self, now: int, soon: bool) -> bool:
         """Whether the event loop that answers this request will flush."""
@@ -75,12 +76,17 @@ class Handful:
         if loop is not self._loop:
             self._loop, self._soon_until, self._later_until = loop, 0, 0
         if not soon and now >= self._later_until:
-            loop.call_later(_LONGEST, self.flush)
+            loop.call_later(_LONGEST, self._flush_late)
             self._later_until = now + _LONGEST_NS
         elif soon and now >= self._soon_until:
             loop.call_soon(self.flush)
             self._soon_until = now + _LONGEST_NS
         return True
+
+    def _flush_late(self) -> None:
+        with self._lock:
+            self._later_until = 0  # the loop's clock is coarser than this one
+            self._write(perf_counter_ns())
 
     def _write(self, now: int) -> None:
         seen, self._seen = self._seen, []
@@ -119,4 +125,5 @@ class Handful:
             path = quote(scope["path"], safe=PATH_SAFE).encode()
         path, query, headers = self._redact(path, scope.get("query_string"), scope["headers"])
         peer = client[0] if client else None
+        status = int(status)  # an HTTPStatus cannot be packed
         return arrival, duration, scope.get("method"), path, query, peer, headers, status, outcome, visitor

@@ -60,19 +60,14 @@ public final class FirstSeen {
     visit.topic = topic.clone();
     visit.partition = partition;
     visit.task = context == null ? -1 : context.taskAttemptId();
-    visit.store = store(Path.of(folder.toString()), topic + "-" + partition);
-    visit.store.begin(offset, keepSeconds);
+    visit.store = store(Path.of(folder.toString()), topic + "-" + partition, context != null);
     IdStore store = visit.store;
     // A task ends only after its ids are written; if they cannot be, the task fails and the batch is not committed.
-    if (context != null) context.addTaskCompletionListener((TaskCompletionListener) ended -> end(store));
+    // On a cluster the next task of this partition may be another process's, which cannot open what this one has open.
+    if (context != null) context.addTaskCompletionListener((TaskCompletionListener) ended -> store.release(!isOneProcess()));
+    store.begin(offset, keepSeconds);
     VISITS.set(visit);
     return visit;
-  }
-
-  /** On a cluster the next task of this partition may be another process's, which cannot open what this one has open. */
-  private static void end(IdStore store) {
-    if (isOneProcess()) store.flush();
-    else store.close();
   }
 
   private static boolean isOneProcess() {
@@ -80,9 +75,14 @@ public final class FirstSeen {
     return env == null || env.conf().get("spark.master", "local").matches("local(\\[.*])?");
   }
 
-  private static IdStore store(Path folder, String partition) {
+  private static IdStore store(Path folder, String partition, boolean forTask) {
     Path path = folder.resolve(partition).toAbsolutePath().normalize();
-    return STORES.compute(path.toString(), (key, open) -> open != null && open.isOpen() ? open : IdStore.open(path));
+    return STORES.compute(path.toString(), (key, open) -> {
+      if (open != null && (forTask ? open.use() : open.isOpen())) return open;
+      IdStore store = IdStore.open(path);
+      if (forTask) store.use();
+      return store;
+    });
   }
 
   /**
@@ -97,12 +97,13 @@ public final class FirstSeen {
       for (Path child : (Iterable<Path>) children::iterator) {
         String name = child.getFileName().toString();
         if (name.matches(".+-[0-9]+") && Files.exists(child.resolve("CURRENT"))) {
-          long offset = store(root, name).nextOffset();
+          long offset = store(root, name, false).nextOffset();
           if (offset >= 0) next.put(name, offset);
         }
       }
+    } finally {
+      if (!isOneProcess()) close(folder);
     }
-    if (!isOneProcess()) close(folder);
     return next;
   }
 

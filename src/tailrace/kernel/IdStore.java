@@ -43,6 +43,7 @@ final class IdStore {
   private final Set<Long> touchedSpans = new HashSet<>();
 
   private boolean open = true;
+  private int users; // tasks that have begun and not ended
   private long next = -1;
   private long latest = Long.MIN_VALUE; // event time, microseconds
   private long settled = Long.MIN_VALUE; // latest as of the rows before the current task
@@ -90,6 +91,7 @@ final class IdStore {
       next = values.getLong();
       latest = values.getLong();
       settled = values.getLong();
+      if (values.hasRemaining()) sweptAt = values.getLong(); // older stores have not written it
     }
     try (RocksIterator all = db.newIterator()) {
       for (all.seek(new byte[] {IdKey.SPAN}); all.isValid() && all.key()[0] == IdKey.SPAN; all.next()) {
@@ -98,6 +100,19 @@ final class IdStore {
       all.seekForPrev(new byte[] {IdKey.OTHER});
       if (all.isValid() && all.key()[0] == IdKey.TIMED) recentFrom = IdKey.ofBytes(all.key()).millis() + 1;
     }
+  }
+
+  /** A task begins. Whether the store is open. */
+  synchronized boolean use() {
+    if (open) users++;
+    return open;
+  }
+
+  /** A task has ended. Whoever closes a store that nobody uses lets another process open it. */
+  synchronized void release(boolean mayClose) {
+    users--;
+    if (mayClose && users == 0) close();
+    else flush();
   }
 
   synchronized boolean isOpen() {
@@ -195,7 +210,7 @@ final class IdStore {
         }
       }
       for (Long span : touchedSpans) batch.put(IdKey.ofSpan(span), IdKey.putLong(new byte[8], 0, spans.get(span)));
-      batch.put(META, ByteBuffer.allocate(24).putLong(next).putLong(latest).putLong(settled).array());
+      batch.put(META, ByteBuffer.allocate(32).putLong(next).putLong(latest).putLong(settled).putLong(sweptAt).array());
       db.write(write, batch);
     } catch (RocksDBException problem) {
       throw failure(path, "cannot be written", problem);

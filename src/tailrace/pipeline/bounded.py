@@ -63,8 +63,7 @@ def run_bounded(
     first, last = resolve(settings, pipeline.source.topic, start, end)
     session = session_for(spark, settings, pipeline)
     for dimension in pipeline.dimensions:
-        if dimension.due():
-            dimension.load(session, settings)
+        dimension.load(session, settings)
     database = Database(settings)
     database.prepare()
     epoch = _epoch(first, last) + (f"-{uuid.uuid4().hex[:8]}" if again else "")

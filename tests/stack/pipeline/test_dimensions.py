@@ -45,9 +45,9 @@ def test_a_changed_dimension_is_taken_at_a_batch_boundary(project):
     runner = Runner(project.spark, project.settings, [(pipe, Mode.parse("micro-batch=100ms")) for pipe in pipes])
     runner.start()
     until(runner, lambda: all(status.totals.rows_in == 1 for status in runner.statuses))
+    before = hosts.version
     with database.transaction() as cursor:
         cursor.execute(f"UPDATE {place} SET region = 'south'")
-    before = hosts.version
     until(runner, lambda: hosts.version != before)
     with database.transaction() as cursor:
         cursor.execute(f"DROP TABLE {place}")

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from http import HTTPStatus
 from itertools import chain
 
 import pytest
@@ -20,7 +21,9 @@ def visit_of(number, method="GET"):
 
 def made(notebook):
     book = notebook()
-    return book, Handful(book, Rules(book.settings.capture))
+    handful = Handful(book, Rules(book.settings.capture))
+    handful.may_wait = True
+    return book, handful
 
 
 def written(book):
@@ -68,12 +71,58 @@ def test_a_busy_site_packs_several_together_and_leaves_none_waiting(notebook, no
     assert together[0] == [0] and 16 <= max(map(len, together)) < 32
 
 
-def test_what_waits_is_redacted_before_it_leaves_the_process(notebook):
+def test_what_waits_is_redacted_before_it_leaves_the_process(notebook, no_time_passes):
     book, handful = made(notebook)
-    for number in range(3):
-        handful.add(*visit_of(number))
-    book.stats()
+
+    async def visit():
+        for number in range(3):
+            handful.add(*visit_of(number))
+        assert book.stats()["captured"] == 3
+
+    asyncio.run(visit())
+    assert written(book) == [[0], [1, 2]]
     assert b"s3cret" not in b"".join(book.queued(0))
+
+
+def test_nothing_waits_where_nobody_tells_of_the_end(notebook, no_time_passes):
+    book, handful = made(notebook)
+    handful.may_wait = False
+
+    async def visit():
+        for number in range(3):
+            handful.add(*visit_of(number))
+
+    asyncio.run(visit())
+    assert written(book) == [[0], [1], [2]]
+
+
+def test_one_that_comes_after_the_timer_gets_a_timer_of_its_own(notebook, monkeypatch):
+    """The event loop's clock may be a millisecond ahead of ours."""
+    book, handful = made(notebook)
+    monkeypatch.setattr(handfuls, "perf_counter_ns", lambda: 10**12)
+
+    async def visit():
+        for number in range(4):
+            handful.add(*visit_of(number))
+            if number:
+                await asyncio.sleep(0.05)
+
+    asyncio.run(visit())
+    assert written(book) == [[0], [1], [2], [3]]
+
+
+def test_a_status_of_the_standard_library_is_a_number(notebook):
+    book, handful = made(notebook)
+    scope, arrival, started, _, outcome, visitor = visit_of(1)
+    handful.add(scope, arrival, started, HTTPStatus.NOT_FOUND, outcome, visitor)
+    assert book.events()[0]["status"] == 404
+
+
+def test_stats_in_the_middle_of_it_do_not_stand_still(notebook, monkeypatch):
+    book, handful = made(notebook)
+    monkeypatch.setattr(handful, "_redact", lambda *parts: (book.stats(), *parts)[1:])
+    handful.add(*visit_of(1))
+    assert written(book) == [[1]]
 
 
 def test_a_loop_that_ends_leaves_nothing_behind(notebook):
