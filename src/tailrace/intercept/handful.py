@@ -95,14 +95,17 @@ class Handful:
             return
         self._written_at = now
         try:
-            packed, count = dumps([self._sighting(*one) for one in seen], PACKING), len(seen)
-        except Exception:
-            packed, count = self._without_strange(seen)
-        try:
+            packed, count = self._packed(seen)
             if count:
                 self._put(packed, count)
         except Exception:
             logger.exception("Requests could not be written down; they have passed.")
+
+    def _packed(self, seen: Sequence[Seen]) -> tuple[bytes, int]:
+        try:
+            return dumps([self._sighting(*one) for one in seen], PACKING), len(seen)
+        except Exception:
+            return self._without_strange(seen)
 
     def _without_strange(self, seen: Sequence[Seen]) -> tuple[bytes, int]:
         """One that cannot be packed does not take the others with it."""
