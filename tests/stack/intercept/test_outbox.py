@@ -89,6 +89,7 @@ def test_a_companion_that_gets_no_time_still_has_everything_when_the_site_is_kil
     visit(one, 10, 80)
     time.sleep(1.2)  # it is now behind, and will go on with more urgency
     visit(one, 90, 10)
+    time.sleep(0.1)  # what the guarantee asks for
     one.process.kill()
     one.process.wait()
     with suppress(psutil.NoSuchProcess):  # the kernel may have resumed it, an orphan now, and it may be done
