@@ -74,15 +74,14 @@ class Interceptor:
             elif kind == "http.response.start":
                 status = message["status"]
                 verdict = self._skips_response(message)
-                if verdict is None or verdict == STREAM:
-                    if self._cookie is not None:
-                        visitor = self._visitor(self._cookie, scope, message)
-                    if verdict is not None:
-                        done = True
-                        self._note(scope, arrival, started, status, None, visitor)
-                else:
+                if self._cookie is not None and verdict in (None, STREAM):
+                    visitor = self._visitor(self._cookie, scope, message)
+                if verdict is not None:
                     done = True
-                    self.outbox.skip(verdict)
+                    if verdict == STREAM:
+                        self._note(scope, arrival, started, status, None, visitor)
+                    else:
+                        self.outbox.skip(verdict)
             return send(message)
 
         async def hear() -> Message:

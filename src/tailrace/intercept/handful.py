@@ -11,12 +11,11 @@ import asyncio
 import logging
 import threading
 from collections.abc import Mapping, Sequence
-from marshal import dumps
 from time import perf_counter_ns
 from typing import Any
 from urllib.parse import quote
 
-from tailrace.intercept.capture import PACKING
+from tailrace.intercept.capture import Sighting, packed
 from tailrace.intercept.outbox import Outbox
 from tailrace.intercept.rules import PATH_SAFE, Rules
 
@@ -86,7 +85,7 @@ class Handful:
     def _flush_late(self) -> None:
         with self._lock:
             self._later_until = 0  # the loop's clock is coarser than this one
-            self._write(perf_counter_ns())
+            self.flush()
 
     def _write(self, now: int) -> None:
         seen, self._seen = self._seen, []
@@ -95,15 +94,15 @@ class Handful:
             return
         self._written_at = now
         try:
-            packed, count = self._packed(seen)
+            together, count = self._packed(seen)
             if count:
-                self._put(packed, count)
+                self._put(together, count)
         except Exception:
             logger.exception("Requests could not be written down; they have passed.")
 
     def _packed(self, seen: Sequence[Seen]) -> tuple[bytes, int]:
         try:
-            return dumps([self._sighting(*one) for one in seen], PACKING), len(seen)
+            return packed([self._sighting(*one) for one in seen]), len(seen)
         except Exception:
             return self._without_strange(seen)
 
@@ -113,15 +112,15 @@ class Handful:
         for one in seen:
             try:
                 sighting = self._sighting(*one)
-                dumps(sighting, PACKING)
+                packed([sighting])
                 good.append(sighting)
             except Exception:
                 logger.exception("A request could not be written down; it has passed.")
-        return dumps(good, PACKING), len(good)
+        return packed(good), len(good)
 
     def _sighting(
         self, scope: Scope, arrival: int, duration: int, status: int, outcome: str | None, visitor: str | None
-    ) -> tuple[Any, ...]:
+    ) -> Sighting:
         client = scope.get("client")
         path = scope.get("raw_path")
         if path is None:

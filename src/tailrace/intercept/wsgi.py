@@ -9,7 +9,6 @@ The event is the one that the ASGI form makes of the same request.
 from __future__ import annotations
 
 import logging
-import marshal
 import secrets
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -18,7 +17,7 @@ from typing import Any
 from urllib.parse import quote
 
 from tailrace.intercept.address import Client
-from tailrace.intercept.capture import PACKING
+from tailrace.intercept.capture import packed
 from tailrace.intercept.metrics import register
 from tailrace.intercept.outbox import Outbox
 from tailrace.intercept.rules import PATH_SAFE, STREAM, Headers, Rules
@@ -139,7 +138,7 @@ class Watch:
             method, peer = self._environ["REQUEST_METHOD"], self._environ.get("REMOTE_ADDR") or None
             status = self._status or status or 500
             sighting = (self._arrival, duration, method, path, query, peer, headers, status, outcome, self._visitor)
-            self._interceptor.outbox.put(marshal.dumps([sighting], PACKING))
+            self._interceptor.outbox.put(packed([sighting]))
         except Exception:
             logger.exception("A request could not be written down; it passes.")
 

@@ -238,7 +238,7 @@ def test_a_broken_interceptor_does_not_break_the_site(site, monkeypatch):
     for name in (
         "tailrace.intercept.rules.Cookie.read",
         "tailrace.intercept.rules._remember",
-        "tailrace.intercept.handful.dumps",
+        "tailrace.intercept.handful.packed",
     ):
         monkeypatch.setattr(name, fail)
         assert httpx.get(f"http://{address}/{name}").status_code == 404
