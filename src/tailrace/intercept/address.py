@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from tailrace.errors import SettingsError
 
@@ -13,17 +13,32 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 _FOR = re.compile(r'(?:^|[;,\s])for\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^;,\s]*))', re.IGNORECASE)
 
+_LONGEST = 100  # characters of an address in any dress
 _PROTO = re.compile(r'(?:^|[;,\s])proto\s*=\s*"?([a-z]+)', re.IGNORECASE)
-# Every header by which proxies tell the visitor's address.
+# The headers by which proxies and content networks tell the visitor's address.
 TELLING = frozenset({
     "x-forwarded-for",
     "forwarded",
+    "x-original-forwarded-for",
+    "x-vercel-forwarded-for",
     "x-real-ip",
     "x-client-ip",
+    "client-ip",
     "x-cluster-client-ip",
     "true-client-ip",
     "cf-connecting-ip",
+    "cf-connecting-ipv6",
+    "cf-pseudo-ipv4",
+    "cloudfront-viewer-address",
     "fastly-client-ip",
+    "fly-client-ip",
+    "x-appengine-user-ip",
+    "x-azure-clientip",
+    "x-azure-socketip",
+    "x-envoy-external-address",
+    "x-nf-client-connection-ip",
+    "x-remote-addr",
+    "x-remote-ip",
 })  # fmt: skip
 
 
@@ -64,8 +79,9 @@ class Client:
         self._standard = forwarded_by == "forwarded"
         self._parsed: dict[str, tuple[Address | None, bool]] = {}
 
-    def address(self, peer: str | None, headers: Mapping[str, str]) -> str | None:
-        """From the peer backwards along the forwarding headers, as long as who says so is trusted."""
+    def address(self, peer: str | None, headers: Iterable[tuple[bytes, bytes]]) -> str | None:
+        """From the peer backwards along the forwarding headers, as long as who says so is trusted. The headers must be
+        whole: the end, which proxies write, counts and not the beginning, which may be the visitor's own."""
         address, trusted = self._look(peer or "")
         if trusted:
             for hop in reversed(self._chain(headers)):
@@ -96,15 +112,17 @@ class Client:
             word = told[1] if told else ""
         return word.strip().lower() == "https"
 
-    def _chain(self, headers: Mapping[str, str]) -> list[str]:
+    def _chain(self, headers: Iterable[tuple[bytes, bytes]]) -> list[str]:
         """The forwarded addresses, the visitor's first."""
+        wanted = b"forwarded" if self._standard else b"x-forwarded-for"
+        given = ",".join(value.decode("latin-1") for name, value in headers if name == wanted)
         if self._standard:
-            found = _FOR.findall(headers.get("forwarded", ""))
-            return [quoted.replace("\\", "") or plain for quoted, plain in found]
-        given = headers.get("x-forwarded-for")
+            return [quoted.replace("\\", "") or plain for quoted, plain in _FOR.findall(given)]
         return given.split(",") if given else []
 
     def _look(self, text: str) -> tuple[Address | None, bool]:
+        if len(text) > _LONGEST:
+            return None, False
         known = self._parsed.get(text)
         if known is None:
             address = parse(text)

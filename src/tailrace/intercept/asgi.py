@@ -71,6 +71,8 @@ class Interceptor:
             kind = message["type"]
             if kind == "http.response.body":
                 finished = not message.get("more_body")
+                if finished and not done and status < 500:
+                    return last(message)
             elif kind == "http.response.start":
                 status = message["status"]
                 verdict = self._skips_response(message)
@@ -83,6 +85,13 @@ class Interceptor:
                     else:
                         self.outbox.skip(verdict)
             return send(message)
+
+        async def last(message: Message) -> None:
+            """What the application does after its answer is no part of it. (After a 500 it may yet say why.)"""
+            nonlocal done
+            await send(message)
+            done = True
+            self._note(scope, arrival, started, status, "disconnect" if gone else None, visitor)
 
         async def hear() -> Message:
             nonlocal gone
@@ -100,8 +109,9 @@ class Interceptor:
             if not done:
                 if gone:
                     outcome = "disconnect"
-                missing = DISCONNECTED if outcome == "disconnect" else 500
-                self._note(scope, arrival, started, status or missing, outcome, visitor)
+                if not status:
+                    status, visitor = DISCONNECTED if outcome == "disconnect" else 500, self._known(scope)
+                self._note(scope, arrival, started, status, outcome, visitor)
 
     async def _other(self, scope: Scope, receive: Receive, send: Send) -> None:
         kind = scope["type"]

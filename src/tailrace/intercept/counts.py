@@ -8,6 +8,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 if TYPE_CHECKING:
     from tailrace.intercept.spool import Spool
@@ -33,7 +34,7 @@ class Counts:
     spool_bytes: int = 0
     latency_sum: float = 0.0
     latency: list[int] = field(default_factory=lambda: [0] * (len(BOUNDS) + 1))
-    _damage_seen: dict[str, int] = field(default_factory=dict)
+    _damage_seen: WeakKeyDictionary[Spool, int] = field(default_factory=WeakKeyDictionary)
     _told: dict[str, float] = field(default_factory=dict)
 
     def delivered(self, seconds: float) -> None:
@@ -56,12 +57,11 @@ class Counts:
 
     def damage(self, spool: Spool) -> None:
         """Takes over what the spool has found damaged since the last time."""
-        name = str(spool.directory)
-        new = spool.damaged - self._damage_seen.get(name, 0)
+        new = spool.damaged - self._damage_seen.get(spool, 0)
         if new:
-            self._damage_seen[name] = spool.damaged
+            self._damage_seen[spool] = spool.damaged
             self.damaged += new
-            logger.error("%d damaged record(s) in %s were passed over; every whole one is sent.", new, name)
+            logger.error("%d damaged record(s) in %s were passed over; every whole one is sent.", new, spool.directory)
 
     def numbers(self) -> list[float]:
         """All of them in a row, ready to travel."""

@@ -9,7 +9,6 @@ import pickle
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 from typing import Protocol
 
@@ -21,7 +20,8 @@ logger = logging.getLogger("tailrace.outbox")
 
 _PROGRAM = "import os; os.setpgid(0, 0); from tailrace.intercept.companion import main; main()"
 _PAUSE = 0.01
-_PATIENCE, _LONGEST_PATIENCE = 0.5, 30.0
+_PATIENCE = 0.5  # after a companion that came to nothing; twice as long after each further one
+_TRIES = 4  # then the process does without
 
 
 class Link(Protocol):
@@ -72,9 +72,10 @@ class ThreadLink:
 
 class CompanionLink:
     """Keeps a companion process that reads the ring, and starts the next one if it dies: that one reads again what was
-    not safe yet."""
+    not safe yet. Where none can be kept alive, or the last one dies at the end, the thread does it."""
 
     def __init__(self, settings: Settings, directory: Path, ring: Ring) -> None:
+        self._thread = ThreadLink(settings, directory, ring)
         self._hello = pickle.dumps((settings, directory, ring.size))
         self._ring = ring
         self._closed = threading.Event()
@@ -83,22 +84,30 @@ class CompanionLink:
         self._process: subprocess.Popen[bytes] | None = None
 
     def run(self) -> None:
-        patience = _PATIENCE
-        while True:
-            settled = self._ring.settled
-            try:
-                process = self._start()
-                code = process.wait()
-                self._hang_up()
-                if self._closed.is_set() and code == 0:
-                    return
-                logger.error("The outbox's companion process has died; the next one takes over.")
-            except OSError as problem:
-                logger.error("The outbox's companion process does not start: %s", problem)
-            if self._ring.settled > settled:
-                patience = _PATIENCE
-            time.sleep(patience)
-            patience = min(patience * 2, _LONGEST_PATIENCE)
+        failures = 0
+        while failures < _TRIES:
+            settled, closing = self._ring.settled, self._closed.is_set()
+            if self._accompany():
+                return
+            if closing:
+                break  # whoever waits for the end does not wait for a third one
+            failures = 1 if self._ring.settled > settled else failures + 1
+            self._closed.wait(_PATIENCE * 2 ** (failures - 1))
+        logger.error("No companion process can be kept; this process sends the events itself.")
+        self._thread.run()
+
+    def _accompany(self) -> bool:
+        """One companion's life. Whether it ended because there is nothing left to do."""
+        try:
+            code = self._start().wait()
+        except OSError as problem:
+            logger.error("The outbox's companion process does not start: %s", problem)
+            return False
+        self._hang_up()
+        if self._closed.is_set() and code == 0:
+            return True
+        logger.error("The outbox's companion process has died; the next one takes over.")
+        return False
 
     def wake(self) -> None:
         with self._lock, contextlib.suppress(OSError):  # if nobody is at its other end any more, `run` sees to it
@@ -107,9 +116,11 @@ class CompanionLink:
 
     def close(self) -> None:
         self._closed.set()
+        self._thread.close()
         self._hang_up()
 
     def abandon(self) -> None:
+        self._thread.abandon()
         self._lock = threading.Lock()  # a thread that the child does not have may hold the other
         self._hang_up()
         if self._process is not None:

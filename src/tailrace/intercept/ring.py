@@ -36,6 +36,7 @@ class Ring:
         self.size = size
         self.fd = _anonymous(_PAGE + size) if fd is None else fd
         self._close = weakref.finalize(self, os.close, self.fd)
+        self._close.atexit = False  # the outbox closes at exit too, later, and may yet start a reader
         self._memory = mmap.mmap(self.fd, _PAGE + size)
         self._words = memoryview(self._memory)[:64].cast("Q")
         self._numbers = memoryview(self._memory)[_NUMBERS].cast("d")

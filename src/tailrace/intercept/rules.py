@@ -5,7 +5,7 @@ from __future__ import annotations
 import fnmatch
 import logging
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, MutableMapping
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
@@ -42,14 +42,19 @@ CONTENT_TYPES = (
 DEVELOPMENT_HOSTS = _words("localhost *.localhost 127.* [[]::1] 0.0.0.0 *.local *.test host.docker.internal")
 SECRET_HEADERS = _words(
     "authorization proxy-authorization cookie set-cookie cookie2 set-cookie2 x-api-key api-key apikey x-auth-token "
-    "x-access-token x-csrf-token x-xsrf-token x-amz-security-token x-goog-api-key x-vault-token private-token"
+    "x-access-token x-csrf-token x-xsrf-token x-amz-security-token x-goog-api-key x-vault-token private-token "
+    "x-forwarded-access-token x-forwarded-authorization x-amzn-oidc-accesstoken x-amzn-oidc-data "
+    "x-goog-iap-jwt-assertion cf-access-jwt-assertion"
 )
+# Their values are URLs, whose queries are redacted.
+URL_HEADERS = _words("referer x-original-url x-original-uri x-forwarded-uri x-forwarded-url x-rewrite-url")
 SECRET_PARAMETERS = _words(
     "password passwd pwd secret token access_token refresh_token id_token auth api_key apikey key code signature sig "
     "session sessionid"
 )
 
 STREAM = "stream"
+_PARAMETER = re.compile(rb"([^&;=]*)=[^&;]*")
 PATH_SAFE = "/~!$&'()*+,;=:@"
 
 Headers = list[tuple[bytes, bytes]]
@@ -68,7 +73,7 @@ class Rules:
         self._types = tuple(one.encode() for one in types)
         secret_headers = (one.lower().encode() for one in {*SECRET_HEADERS, *capture.redact_headers})
         self._secret_headers = frozenset(secret_headers)
-        self._touched = self._secret_headers | {b"referer"}  # the referrer is a URL, whose query is redacted
+        self._touched = self._secret_headers | {one.encode() for one in URL_HEADERS}
         self._secret_parameters = frozenset(one.lower().encode() for one in {*SECRET_PARAMETERS, *capture.redact_query})
         self._path_answers: dict[str, str] = {}
         self._host_answers: dict[bytes, str] = {}
@@ -112,11 +117,14 @@ class Rules:
         skipped = self._hosts is not None and self._hosts.match(named)
         return _remember(self._host_answers, host, "host" if skipped else "")
 
-    def skips_response(self, response: Mapping[str, Any]) -> str | None:
+    def skips_response(self, response: MutableMapping[str, Any]) -> str | None:
         """The same by the content type among the response's `headers`. STREAM is no rule: the response has no end to
         wait for."""
         try:
-            for name, value in response.get("headers", ()):
+            headers = response.get("headers") or ()
+            if not isinstance(headers, (list, tuple)):
+                headers = response["headers"] = list(headers)  # what can be looked through once is the server's
+            for name, value in headers:
                 if name == b"content-type" or (len(name) == 12 and name.lower() == b"content-type"):
                     answer = self._type_answers.get(value)
                     return (self._judge_type(value) if answer is None else answer) or None
@@ -148,17 +156,15 @@ class Rules:
 
     def _redact_query(self, query: bytes) -> bytes:
         """The query string with the values of secret parameters replaced. Encoded names do not slip through."""
-        secret = self._secret_parameters
         # The usual case, in less than half the time.
         names = [part.partition(b"=")[0] for part in query.lower().split(b"&")]
-        if b"%" not in query and secret.isdisjoint(names):
+        if b"%" not in query and b";" not in query and self._secret_parameters.isdisjoint(names):
             return query
-        parts = query.split(b"&")
-        for index, plain in enumerate(names):
-            name, equals, _ = parts[index].partition(b"=")
-            if equals and (plain in secret or (b"%" in plain and unquote_to_bytes(plain).lower() in secret)):
-                parts[index] = name + b"=" + REDACTED
-        return b"&".join(parts)
+        return _PARAMETER.sub(self._redact_parameter, query)
+
+    def _redact_parameter(self, found: re.Match[bytes]) -> bytes:
+        name = found[1]
+        return name + b"=" + REDACTED if unquote_to_bytes(name).lower() in self._secret_parameters else found[0]
 
 
 class Cookie:

@@ -117,16 +117,18 @@ class Sender:
                 break
             time.sleep(0.002)
         self._protect(float("inf"))
-        if self._pending and self._spool(list(self._pending)):
-            self._pending.clear()
-        self.counts.dropped += len(self._pending)
-        while self._pending:
-            self._pending.popleft().safe()
+        self._shelve()
+        lost = list(self._pending)
+        self._take(len(lost))
         if self._producer is not None and self._in_flight:
             with contextlib.suppress(KafkaException):
                 self._producer.purge(in_flight=False)
                 self._producer.flush(0.5)
             self._hear()
+        lost += [parcel for parcel in self._failed if parcel.place is None]
+        self.counts.dropped += len(lost)
+        for parcel in lost:
+            parcel.safe()
         self._tidy()
         for one in self._spools():
             one.close()
@@ -215,10 +217,12 @@ class Sender:
             self._bare.append(parcel)
         if self._pending:
             self._protect(float("inf"))
-        while self._pending and not self._bare:
-            group = list(islice(self._pending, _FEED))
-            if not self._spool(group):
-                break
+        if not self._bare:
+            self._shelve()
+
+    def _shelve(self) -> None:
+        """From memory to disk, group by group: a spool that is nearly full still takes the oldest."""
+        while self._pending and self._spool(group := list(islice(self._pending, _FEED))):
             self._take(len(group))
 
     def _take(self, count: int) -> None:

@@ -88,10 +88,8 @@ class Spool:
     @property
     def unsent(self) -> bool:
         """Whether `read` may have more to give."""
-        number, offset = self._cursor
-        last = self._segments.get(self._last)
-        beyond = last is not None and (last.number > number or last.size > offset)
-        return bool(self._ready) or beyond
+        last = next(reversed(self._segments.values()), None)  # newer ones may be done with and gone
+        return bool(self._ready) or (last is not None and (last.number, last.size) > self._cursor)
 
     @property
     def empty(self) -> bool:

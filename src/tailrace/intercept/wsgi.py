@@ -57,7 +57,7 @@ class WsgiInterceptor:
         try:
             body = self.app(environ, watch.start_response)
         except BaseException:
-            watch.note("exception", 500)
+            watch.failed()
             raise
         # A list is complete already, and a server sends a file itself only if it gets its own wrapper back.
         wrapper = environ.get("wsgi.file_wrapper")
@@ -69,8 +69,7 @@ class WsgiInterceptor:
     def _watch(self, environ: Environ, start_response: StartResponse) -> Watch | None:
         try:
             headers = request_headers(environ)
-            path = environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", "")
-            rule = self.rules.skips(environ["REQUEST_METHOD"], path, headers)
+            rule = self.rules.skips(environ["REQUEST_METHOD"], _path(environ).decode("utf-8", "replace"), headers)
             if rule is None:
                 return Watch(self, environ, headers, start_response)
             with self.lock:
@@ -94,6 +93,7 @@ class Watch:
         self._started = perf_counter_ns()
         self._noted = False
         self._status = 0
+        self.begun = False  # something of the body has gone out, and the status with it
         cookie = interceptor.rules.cookie
         self._visitor = cookie.read(headers) if cookie else None
         self._fresh: list[tuple[str, str]] = []  # the cookie that this response brings
@@ -103,7 +103,13 @@ class Watch:
             headers = self._response(status, headers)
         except Exception:
             logger.exception("A response could not be looked at; it passes.")
-        return self._start_response(status, headers, *rest)
+        write = self._start_response(status, headers, *rest)
+
+        def watched(data: bytes) -> object:
+            self.begun = True
+            return write(data)
+
+        return watched
 
     def _response(self, status: str, headers: list[tuple[str, str]]) -> list[tuple[str, str]]:
         self._status = int(status[:3])
@@ -127,8 +133,15 @@ class Watch:
             self.note()
         return headers
 
-    def note(self, outcome: str | None = None, status: int = 0) -> None:
-        """Writes the sighting down, once, without what must not be seen."""
+    def failed(self) -> None:
+        """The application failed. A status is only sent with the first of the body; until then the server's is 500."""
+        if not self.begun:
+            self._status = 500
+        self.note("exception")
+
+    def note(self, outcome: str | None = None, status: int = 500) -> None:
+        """Writes the sighting down, once, without what must not be seen. The status counts if the application has named
+        none."""
         if self._noted:
             return
         self._noted = True
@@ -136,7 +149,7 @@ class Watch:
             duration = perf_counter_ns() - self._started
             path, query, headers = self._interceptor.rules.redact(*request_target(self._environ), self._headers)
             method, peer = self._environ["REQUEST_METHOD"], self._environ.get("REMOTE_ADDR") or None
-            status = self._status or status or 500
+            status = self._status or status
             sighting = (self._arrival, duration, method, path, query, peer, headers, status, outcome, self._visitor)
             self._interceptor.outbox.put(packed([sighting]))
         except Exception:
@@ -157,15 +170,18 @@ class Body:
 
     def __next__(self) -> bytes:
         try:
-            return next(self._parts)
+            part = next(self._parts)
         except StopIteration:
             self._complete = True
             self._watch.note()
             raise
         except BaseException:
             self._complete = True
-            self._watch.note("exception", 500)
+            self._watch.failed()
             raise
+        if part:
+            self._watch.begun = True
+        return part
 
     def close(self) -> None:
         """Servers call this at the end, and also when the visitor has left."""
@@ -195,5 +211,10 @@ def request_target(environ: Environ) -> tuple[bytes, bytes]:
     raw = environ.get("REQUEST_URI") or environ.get("RAW_URI")
     if raw and raw.startswith("/"):
         return raw.partition("?")[0].encode("latin-1", "replace"), query
-    path = (environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", "")).encode("latin-1", "replace")
-    return quote(path, safe=PATH_SAFE).encode(), query
+    return quote(_path(environ), safe=PATH_SAFE).encode(), query
+
+
+def _path(environ: Environ) -> bytes:
+    """The path, decoded: WSGI dresses its bytes up as text."""
+    text: str = environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", "")
+    return text.encode("latin-1", "replace")

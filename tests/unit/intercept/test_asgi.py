@@ -9,6 +9,7 @@ import httpx
 import pytest
 from prometheus_client import generate_latest
 from starlette.applications import Starlette
+from starlette.background import BackgroundTask
 from starlette.responses import PlainTextResponse, StreamingResponse
 from starlette.routing import Route, WebSocketRoute
 from websockets.exceptions import InvalidStatus
@@ -56,6 +57,15 @@ async def closed(socket_):
     await socket_.close()
 
 
+async def afterwards(request):
+    async def work(fails):
+        if fails:
+            raise ValueError("on purpose")
+        await asyncio.sleep(5)
+
+    return PlainTextResponse("done", background=BackgroundTask(work, request.query_params["fails"]))
+
+
 async def post(request):
     return PlainTextResponse(str(len(await request.body())))
 
@@ -66,6 +76,7 @@ ROUTES = [
     Route("/broken", broken),
     Route("/stream", stream),
     Route("/half", half),
+    Route("/afterwards", afterwards),
     Route("/post", post, methods=["POST"]),
     WebSocketRoute("/echo", echo),
     WebSocketRoute("/closed", closed),
@@ -142,6 +153,16 @@ def test_an_exception_after_the_beginning_keeps_the_status_that_was_sent(site):
     assert (event["status"], event["outcome"]) == (200, "exception")
 
 
+def test_what_an_application_does_after_its_answer_is_no_part_of_it(site):
+    address, book = site()
+    assert httpx.get(f"http://{address}/afterwards?fails=").text == "done"
+    (event,) = book.events()  # long before the work is done
+    assert event["duration_ms"] < 4000 and "outcome" not in event
+    httpx.get(f"http://{address}/afterwards?fails=yes")
+    (event,) = book.events()
+    assert event["status"] == 200 and "outcome" not in event
+
+
 def test_a_visitor_who_leaves_is_seen(site):
     address, book = site()
     host, port = address.split(":")
@@ -214,6 +235,37 @@ def test_the_cookie_is_set_once_and_read_back(site):
     assert "set-cookie" not in private.headers
     forged = httpx.get(f"http://{address}/", headers={"cookie": 'visitor="<script>"'})
     assert forged.cookies["visitor"] != "<script>"
+
+
+def test_the_cookie_counts_also_where_no_answer_was_begun(notebook):
+    async def fails(scope, receive, send):
+        raise ValueError("on purpose")
+
+    async def waits(scope, receive, send):
+        await receive()
+
+    async def leaves():
+        return {"type": "http.disconnect"}
+
+    book = notebook(cookie="visitor")
+    headers = [(b"host", b"shop.example.com"), (b"cookie", b"visitor=0123456789ab")]
+    scope = {"type": "http", "method": "GET", "path": "/", "raw_path": b"/", "headers": headers}
+    with pytest.raises(ValueError, match="on purpose"):
+        asyncio.run(Interceptor(fails, book.settings, book)(scope, leaves, leaves))
+    asyncio.run(Interceptor(waits, book.settings, book)(scope, leaves, leaves))
+    found = [(event["status"], event["visitor_id"]) for event in book.events(2)]
+    assert found == [(500, "0123456789ab"), (499, "0123456789ab")]
+
+
+def test_headers_that_can_be_read_once_reach_the_server_whole(asgi_server, notebook):
+    async def app(scope, receive, send):
+        headers = ((name, b"text/plain") for name in (b"x-before", b"content-type", b"x-after"))
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": b"hello"})
+
+    book = notebook()
+    answer = httpx.get(f"http://{asgi_server(Interceptor(app, book.settings, book), lifespan='off')}/")
+    assert {"x-before", "content-type", "x-after"} <= set(answer.headers)
 
 
 def test_the_cookie_is_secure_when_the_visitor_came_by_https(asgi_server, notebook):

@@ -108,6 +108,7 @@ def test_addresses_can_be_shortened_or_hashed():
     hashed = seen(capture(address="hashed"))["ip"]
     assert hashed != "198.51.100.7" and hashed == seen(capture(address="hashed"))["ip"]
     told = {"x_forwarded_for": "203.0.113.9", "forwarded": "for=203.0.113.9", "x_real_ip": "203.0.113.9", "dnt": "1"}
+    told |= {"fly_client_ip": "203.0.113.9", "x_azure_clientip": "203.0.113.9"}
     for way, address in (("shortened", "203.0.113.0"), ("hashed", None)):
         event = seen(capture(address=way, trusted_proxies=["10.0.0.1"]), peer="10.0.0.1", **told)
         assert "203.0.113.9" not in str(event) and event["ip"] == (address or event["ip"])
@@ -125,6 +126,9 @@ def test_addresses_can_be_shortened_or_hashed():
         ({"x_forwarded_for": "2001:db8::7"}, "2001:db8::7"),
         ({"x_forwarded_for": "[2001:db8::7]:443, 10.0.0.2"}, "2001:db8::7"),
         ({"x_forwarded_for": "nonsense"}, "10.0.0.1"),
+        ({"x_forwarded_for": "6.6.6.6," * 511 + "6.6.6.66, 203.0.113.9"}, "203.0.113.9"),  # 4096 of the visitor's own
+        ({"x_forwarded_for": "6" * 60_000 + ", 203.0.113.9"}, "203.0.113.9"),
+        ({"x_forwarded_for": "6" * 60_000}, "10.0.0.1"),
         ({"x_forwarded_for": "203.0.113.9", "forwarded": "for=6.6.6.6"}, "203.0.113.9"),
         ({"forwarded": "for=6.6.6.6"}, "10.0.0.1"),
     ],

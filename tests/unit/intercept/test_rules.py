@@ -93,15 +93,18 @@ def test_credentials_are_redacted():
 
 def test_query_parameters_are_redacted_however_they_are_written():
     own = rules(redact_query=["voucher"])
-    query = b"q=tea&token=abc&VOUCHER=1&%74oken=abc&token&a=token"
-    referrer = [(b"referer", b"https://a.example/x?page=2&password=hunter2")]
-    path, clean, headers = own.redact(b"/a%20b?token=abc", query, referrer)
+    query = b"q=tea&token=abc&VOUCHER=1&%74oken=abc&token&a=token;b=1;token=abc"
+    urls = (b"referer", b"x-original-url", b"x-forwarded-uri")
+    given = [(name, b"https://a.example/x?page=2&password=hunter2") for name in urls]
+    path, clean, headers = own.redact(b"/a%20b?token=abc", query, given)
     assert path == b"/a%20b", "some servers leave the query in the path"
-    assert clean == b"q=tea&token=[redacted]&VOUCHER=[redacted]&%74oken=[redacted]&token&a=token"
-    assert headers == [(b"referer", b"https://a.example/x?page=2&password=[redacted]")]
+    assert clean == b"q=tea&token=[redacted]&VOUCHER=[redacted]&%74oken=[redacted]&token&a=token;b=1;token=[redacted]"
+    assert headers == [(name, b"https://a.example/x?page=2&password=[redacted]") for name in urls]
 
 
-@pytest.mark.parametrize("query", [b"q=tea&page=2", b"q=%20tea", b"", b"&&=", b"a=b=c&d", b"token", b"Q=A&Mytoken=1"])
+@pytest.mark.parametrize(
+    "query", [b"q=tea&page=2", b"q=%20tea", b"", b"&&=", b"a=b=c&d", b"token", b"Q=A&Mytoken=1", b"a;b=c"]
+)
 def test_a_query_without_secrets_is_left_as_it_is(query):
     headers = [(b"referer", b"/x?" + query)]
     assert rules().redact(b"/", query, headers) == (b"/", query, headers)

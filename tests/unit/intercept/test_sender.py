@@ -79,6 +79,10 @@ def events(first: int, count: int) -> list[tuple[bytes, bytes]]:
     return [(b"visitor", b"%d" % number) for number in range(first, first + count)]
 
 
+def big(count: int, size: int) -> list[tuple[bytes, bytes]]:
+    return [(b"visitor", b"%05d" % number + b"x" * size) for number in range(count)]
+
+
 def values(first: int, count: int) -> list[bytes]:
     return [value for _, value in events(first, count)]
 
@@ -158,20 +162,66 @@ def test_closing_without_a_broker_leaves_everything_on_disk_for_the_next(tmp_pat
     assert not list(tmp_path.glob("spool-*"))
 
 
+def test_closing_with_neither_broker_nor_room_counts_what_is_lost(tmp_path):
+    broker, clock = Broker(), Clock()
+    one = sender(tmp_path, broker, clock, spool_bytes=1 << 20)
+    broker.up = False
+    safe: list[int] = []
+    one.offer(big(2000, 1000), lambda: safe.append(1))
+    one.close(0)
+    kept = 2000 - one.counts.dropped
+    assert 500 <= kept < 2000, "the oldest are kept, as many groups of them as there is room for"
+    assert len(safe) == 2000, "nobody keeps them any longer"
+    broker.up = True
+    two = sender(tmp_path, broker, clock)
+    run(two, clock)
+    assert broker.log == [value for _, value in big(kept, 1000)]
+    two.close(0)
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    broker.up = False
+    three = sender(blocked / "spool", broker, clock)
+    three.offer(events(0, 12))
+    three.step()
+    three.close(0)
+    assert three.counts.dropped == 12, "those on their way to a broker that is not there too"
+
+
+def test_what_failed_is_sent_again_although_what_came_later_is_delivered_and_gone(tmp_path):
+    broker, clock = Broker(), Clock()
+    one = sender(tmp_path, broker, clock, in_flight=1000)
+    broker.up = False
+    for record in big(8, 1000):
+        one.offer([record])
+        run(one, clock, 0.2)
+    assert len(list(tmp_path.glob("spool-*/*.seg"))) > 1
+    (first, report), *others = broker.producers[-1].queue
+    broker.producers[-1].queue.clear()
+    for value, delivered in others:
+        broker.log.append(value)
+        delivered(None, None)
+    run(one, clock, 0.1)
+    report(KafkaError(KafkaError._TRANSPORT), None)
+    broker.up = True
+    run(one, clock)
+    assert broker.log[-1] == first and one.idle
+    one.close(0)
+    assert not list(tmp_path.glob("spool-*"))
+
+
 def test_a_full_disk_and_a_full_memory_drop_the_newest(tmp_path):
     broker, clock = Broker(), Clock()
     blocked = tmp_path / "file"
     blocked.write_text("")
     one = sender(blocked / "spool", broker, clock, memory_bytes=65_536)
     broker.up = False
-    big = [(b"visitor", b"%05d" % number + b"x" * 1000) for number in range(200)]
-    for record in big:
+    for record in big(200, 1000):
         one.offer([record])
         run(one, clock, 0.01)
     assert one.counts.dropped > 50 and one.counts.disk_refusals > 0
     broker.up = True
     run(one, clock)
-    assert broker.log == [value for _, value in big[: 200 - one.counts.dropped]]
+    assert broker.log == [value for _, value in big(200 - one.counts.dropped, 1000)]
     one.close(0)
 
 

@@ -163,3 +163,32 @@ def test_exceptions_are_seen_and_raised(notebook):
         list(result)
     (event,) = book.events()
     assert (event["status"], event["outcome"]) == (200, "exception")
+
+
+def test_a_status_that_was_never_sent_does_not_count(notebook):
+    def at_once(environ, start_response):
+        start_response("200 OK", [])
+        raise ValueError("on purpose")
+
+    def before_the_first_byte(environ, start_response):
+        start_response("200 OK", [])
+        yield b""
+        raise ValueError("on purpose")
+
+    def after_writing(environ, start_response):
+        start_response("200 OK", [])(b"hello")
+        raise ValueError("on purpose")
+
+    for app, status in ((at_once, 500), (before_the_first_byte, 500), (after_writing, 200)):
+        book = notebook()
+        with pytest.raises(ValueError, match="on purpose"):
+            list(WsgiInterceptor(app, book.settings, book)(dict(ENVIRON), lambda *arguments: io.BytesIO().write))
+        (event,) = book.events()
+        assert (event["status"], event["outcome"]) == (status, "exception")
+
+
+def test_a_rule_means_the_same_path_as_under_asgi(notebook):
+    book = notebook(skip_paths=["/über/*"])
+    app = WsgiInterceptor(respond([b"hello"]), book.settings, book)
+    app({**ENVIRON, "PATH_INFO": "/über/uns".encode().decode("latin-1")}, lambda *arguments: None)
+    assert book.stats()["skipped"] == {"path": 1}
