@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from http import HTTPStatus
 
 from starlette.applications import Starlette
+from starlette.convertors import StringConvertor, register_url_convertor
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
@@ -31,14 +32,23 @@ from tailrace.settings import Settings
 
 log = logging.getLogger("shop")
 
+
+class Slug(StringConvertor):
+    """The name of a product in a path. Nothing else reaches the database."""
+
+    regex = "[a-z0-9-]+"
+
+
+register_url_convertor("slug", Slug())
+
 ROUTES = [
     Route("/", pages.home, methods=["GET"]),
     Route("/products", pages.catalogue, methods=["GET"]),
-    Route("/products/{slug:str}", pages.product, methods=["GET"]),
+    Route("/products/{slug:slug}", pages.product, methods=["GET"]),
     Route("/cart", pages.cart, methods=["GET"]),
     Route("/cart", actions.add_to_cart, methods=["POST"]),
-    Route("/cart/{slug:str}", actions.change_cart, methods=["POST"]),
-    Route("/cart/{slug:str}/remove", actions.remove_from_cart, methods=["POST"]),
+    Route("/cart/{slug:slug}", actions.change_cart, methods=["POST"]),
+    Route("/cart/{slug:slug}/remove", actions.remove_from_cart, methods=["POST"]),
     Route("/checkout", pages.checkout, methods=["GET"]),
     Route("/checkout", actions.checkout, methods=["POST"]),
     Route("/orders", pages.orders, methods=["GET"]),

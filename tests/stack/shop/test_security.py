@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import threading
 import uuid
+from urllib.parse import quote
 
 import httpx
 import pytest
@@ -191,6 +192,8 @@ def test_what_people_write_is_never_sql(browser, nasty):
     assert browser.get("/products", params={"q": nasty}).status_code == 200
     assert post(browser, "/login", email=nasty, password=nasty).status_code == 401
     assert post(browser, "/cart", slug=nasty).status_code == 404
+    assert browser.get(f"/products/{quote(nasty)}").status_code == 404
+    assert post(browser, f"/cart/{quote(nasty)}", quantity="1").status_code == 404
     assert "24 things" in browser.get("/products").text
 
 
