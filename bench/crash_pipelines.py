@@ -27,9 +27,16 @@ def crash_enriched(events: DataFrame) -> DataFrame:
     return events.select("event_id", "event_time", "visitor_id", enrich.path("url").alias("path"), "status")
 
 
-@pipeline(source=PLAIN, quality=RULES, sinks=[iceberg(f"crash.{named('archive')}", partition_by="days(event_time)")])
+@pipeline(
+    source=PLAIN,
+    quality=RULES,
+    sinks=[
+        kafka(named("archive"), key="event_id", compacted=False),
+        iceberg(f"crash.{named('archive')}", partition_by="days(event_time)"),
+    ],
+)
 def crash_archive(events: DataFrame) -> DataFrame:
-    """Iceberg by append."""
+    """Kafka, without state, and Iceberg by append."""
     return events.select("event_id", "event_time", "visitor_id", enrich.path("url").alias("path"))
 
 

@@ -54,7 +54,7 @@ public final class BatchJob {
 
   /** Rows that are made already, as Spark hands over a batch, need no plan. */
   static RDD<InternalRow> rowsOf(QueryExecution plan) {
-    return plan.logical() instanceof LogicalRDD ? ((LogicalRDD) plan.logical()).rdd() : plan.toRdd();
+    return SourceOrder.settled(plan.logical() instanceof LogicalRDD ? ((LogicalRDD) plan.logical()).rdd() : plan.toRdd());
   }
 
   /** The one element of a partition. A class, because Spark searches through every lambda before a job. */
