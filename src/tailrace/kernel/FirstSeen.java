@@ -10,6 +10,7 @@ import org.apache.spark.SparkEnv;
 import org.apache.spark.TaskContext;
 import org.apache.spark.unsafe.types.UTF8String;
 import org.apache.spark.util.TaskCompletionListener;
+import org.apache.spark.util.Utils;
 
 /**
  * Exact deduplication without Spark state: whether a row of the log is the first with its id.
@@ -72,7 +73,7 @@ public final class FirstSeen {
 
   private static boolean isOneProcess() {
     SparkEnv env = SparkEnv.get();
-    return env == null || env.conf().get("spark.master", "local").matches("local(\\[.*])?");
+    return env == null || Utils.isLocalMaster(env.conf());
   }
 
   private static IdStore store(Path folder, String partition, boolean forTask) {

@@ -85,7 +85,8 @@ def session_conf(settings: Settings, jars: Sequence[Path], java_options: Sequenc
         "spark.ui.enabled": str(spark.ui).lower(),
         "spark.ui.showConsoleProgress": "false",
         # By default 100 pieces of generated code are kept: five pipelines have more, and compiled them in every batch.
-        "spark.sql.codegen.cache.maxEntries": "2000",
+        # Not many more: each new watermark makes pieces that are never used again.
+        "spark.sql.codegen.cache.maxEntries": "500",
         # Else every call of a column function tells Java first from which line of Python it comes, in five round trips.
         "spark.python.sql.dataFrameDebugging.enabled": "false",
         "spark.scheduler.mode": "FAIR",
@@ -172,6 +173,8 @@ def _launch_environment(java_home: Path) -> Iterator[None]:
     import pyspark
 
     changes = {"JAVA_HOME": str(java_home), "SPARK_HOME": str(Path(pyspark.__file__).parent)}
+    # By default eight pools of native memory a core: what RocksDB gives back in one thread, another cannot take again.
+    changes["MALLOC_ARENA_MAX"] = os.environ.get("MALLOC_ARENA_MAX", str(os.cpu_count() or 4))
     before = {key: os.environ.get(key) for key in changes}
     os.environ.update(changes)
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
