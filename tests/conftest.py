@@ -1,8 +1,9 @@
-"""Fixtures over the real parts: one embedded stack and one Spark session for the whole run."""
+"""Fixtures over the real parts: one Spark session for the whole run, one embedded stack for each of its lanes."""
 
 from __future__ import annotations
 
 import shutil
+import signal
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator
@@ -22,6 +23,15 @@ if TYPE_CHECKING:
 def pytest_configure(config: pytest.Config) -> None:
     # PySpark leaves the loopback socket of every collect() to the garbage collector.
     config.addinivalue_line("filterwarnings", r"ignore:unclosed <socket.*raddr=\('127.0.0.1':ResourceWarning")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends like Ctrl-C: no broker or database stays behind
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A whole run has two lanes. Spark starts once all the same: what needs the session of this process stays together;
+    else a file does."""
+    for item in items:
+        needed = getattr(item, "fixturenames", ())
+        item.add_marker(pytest.mark.xdist_group("spark" if "spark" in needed else str(item.path)))
 
 
 @pytest.fixture(scope="session")

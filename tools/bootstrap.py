@@ -22,6 +22,7 @@ VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 STAMP = VENV / "tailrace-installed"
 DEV_VERBS = ("test", "lint", "bench")
+LANES = ("--numprocesses=2", "--dist=loadgroup")
 LINTERS = (
     ("ruff", "check"),
     ("ruff", "format", "--check"),
@@ -44,10 +45,12 @@ def main(arguments: Sequence[str]) -> NoReturn:
 
 
 def test(arguments: Sequence[str]) -> NoReturn:
-    """pytest, with a browser that is really there."""
+    """pytest, with a browser that is really there. All tests together run in two lanes, because half of the time a test
+    waits for something; some of them, named, in one."""
     find_browser()
     os.chdir(ROOT)
-    become([str(PYTHON), "-m", "pytest", *arguments])
+    named = any(Path(argument.partition("::")[0]).exists() for argument in arguments)
+    become([str(PYTHON), "-m", "pytest", *([] if named else LANES), *arguments])
 
 
 def bench(arguments: Sequence[str]) -> NoReturn:
