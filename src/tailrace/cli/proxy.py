@@ -22,7 +22,8 @@ def proxy(
     import uvicorn
 
     from tailrace.intercept.asgi import Interceptor
-    from tailrace.intercept.proxy import Proxy, Upstream, serve_options
+    from tailrace.intercept.proxy import Proxy, serve_options
+    from tailrace.intercept.upstream import Upstream
     from tailrace.settings import Settings
 
     host, port = _address("--listen", listen)

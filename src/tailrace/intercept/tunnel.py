@@ -12,27 +12,25 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketExce
 from websockets.typing import Subprotocol
 
 from tailrace.intercept.asgi import Receive, Scope, Send
+from tailrace.intercept.hops import target
 from tailrace.intercept.rules import Headers
+from tailrace.intercept.upstream import Upstream
 
 logger = logging.getLogger("tailrace.proxy")
 
 _OF_THE_HANDSHAKE = ("connection", "upgrade", "content-length", "content-type", "date", "server")
 
 
-async def tunnel(
-    scheme: str, host: str, port: int, headers: Headers, scope: Scope, receive: Receive, send: Send
-) -> None:
+async def tunnel(upstream: Upstream, headers: Headers, scope: Scope, receive: Receive, send: Send) -> None:
     """Joins the visitor's WebSocket with one to the upstream. A refusal passes through; an upstream that is down is
     a 502."""
     await receive()
-    path, query = scope.get("raw_path") or scope["path"].encode(), scope.get("query_string") or b""
-    target = (path + b"?" + query if query and b"?" not in path else path).decode("latin-1")
-    named = dict(headers).get(b"host", f"{host}:{port}".encode()).decode("latin-1")
+    named = dict(headers).get(b"host", f"{upstream.host}:{upstream.port}".encode())
     try:
-        upstream = await connect(
-            f"{'wss' if scheme == 'https' else 'ws'}://{named}{target}",
-            host=host,
-            port=port,
+        wire = await connect(
+            ("wss://" if upstream.scheme == "https" else "ws://") + (named + target(scope)).decode("latin-1"),
+            host=upstream.host,
+            port=upstream.port,
             subprotocols=[Subprotocol(one) for one in scope.get("subprotocols") or []] or None,
             additional_headers=[(n.decode("latin-1"), v.decode("latin-1")) for n, v in headers if n != b"host"],
             user_agent_header=None,
@@ -45,11 +43,11 @@ async def tunnel(
         await _refuse(scope, send, refusal.response.status_code, bytes(refusal.response.body or b""))
         return
     except (OSError, TimeoutError, WebSocketException) as problem:
-        logger.warning("%s:%d does not answer: %s", host, port, problem)
+        logger.warning("%s does not answer: %s", upstream, problem)
         await _refuse(scope, send, 502, b"Bad gateway")
         return
-    async with upstream:
-        await _join(upstream, receive, send)
+    async with wire:
+        await _join(wire, receive, send)
 
 
 async def _join(upstream: ClientConnection, receive: Receive, send: Send) -> None:

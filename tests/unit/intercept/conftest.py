@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import socket
 import threading
 import time
@@ -12,9 +13,12 @@ import orjson
 import pytest
 import uvicorn
 
+from tailrace.intercept.asgi import Interceptor
 from tailrace.intercept.capture import Capture, unpacked
 from tailrace.intercept.outbox import Outbox
+from tailrace.intercept.proxy import Proxy, serve_options
 from tailrace.intercept.ring import Ring
+from tailrace.intercept.upstream import Upstream
 from tailrace.settings import CaptureSettings, Settings
 
 
@@ -111,3 +115,53 @@ def wsgi_server() -> Iterator[Callable[..., str]]:
         server.shutdown()
         thread.join(20)
         server.server_close()
+
+
+@pytest.fixture
+def proxied(asgi_server, notebook) -> Callable[..., tuple[str, Notebook]]:
+    """`proxied(upstream address, **capture)` gives the proxy's address and its notebook."""
+
+    def start(upstream: str, loop: str = "auto", **capture: Any) -> tuple[str, Notebook]:
+        book = notebook(**capture)
+        options = serve_options("", 0)
+        for name in ("host", "port", "log_level"):
+            options.pop(name)
+        behind = Upstream.parse(upstream if "://" in upstream else f"http://{upstream}")
+        app = Interceptor(Proxy(behind, book.settings.capture.trusted_proxies), book.settings, book)
+        return asgi_server(app, loop=loop, **options), book
+
+    return start
+
+
+@pytest.fixture
+def raw_server() -> Iterator[Callable[..., str]]:
+    """`raw_server(talk)` calls `talk(connection)` for every connection, each in a thread of its own, and gives its
+    address. A connection is closed when `talk` returns."""
+    listening: list[socket.socket] = []
+    threads: list[threading.Thread] = []
+
+    def serve(talk: Callable[[socket.socket], None]) -> str:
+        door = free_socket()
+        listening.append(door)
+
+        def one(connection: socket.socket) -> None:
+            with connection, contextlib.suppress(OSError):
+                connection.settimeout(20)
+                talk(connection)
+
+        def accept() -> None:
+            with contextlib.suppress(OSError):
+                while True:
+                    threads.append(threading.Thread(target=one, args=(door.accept()[0],)))
+                    threads[-1].start()
+
+        threads.append(threading.Thread(target=accept))
+        threads[-1].start()
+        return f"127.0.0.1:{door.getsockname()[1]}"
+
+    yield serve
+    for door in listening:
+        door.shutdown(socket.SHUT_RDWR)
+        door.close()
+    for thread in threads:
+        thread.join(20)

@@ -19,7 +19,7 @@ from websockets.sync.client import connect
 
 from tailrace.errors import SettingsError
 from tailrace.intercept.asgi import Interceptor
-from tailrace.intercept.proxy import Proxy, Upstream, serve_options
+from tailrace.intercept.proxy import Upstream
 from tailrace.intercept.wsgi import WsgiInterceptor
 
 chunks: list[int] = []
@@ -97,25 +97,10 @@ ROUTES = [
 ]
 
 
-@pytest.fixture
-def proxied(asgi_server, notebook):
-    """`proxied(upstream address, **capture)` gives the proxy's address and its notebook."""
-
-    def start(upstream: str, **capture):
-        book = notebook(**capture)
-        options = serve_options("", 0)
-        for name in ("host", "port", "log_level"):
-            options.pop(name)
-        app = Interceptor(
-            Proxy(Upstream.parse(f"http://{upstream}"), book.settings.capture.trusted_proxies),
-            None or book.settings,
-            book,
-        )
-        return asgi_server(app, **options), book
-
+@pytest.fixture(autouse=True)
+def nothing_seen_yet():
     chunks.clear()
     left.clear()
-    return start
 
 
 @pytest.fixture
