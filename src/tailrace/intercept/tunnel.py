@@ -69,14 +69,13 @@ async def _join(upstream: ClientConnection, receive: Receive, send: Send) -> Non
 
 
 async def _up(upstream: ClientConnection, receive: Receive) -> None:
-    """Visitor to upstream."""
-    while True:
-        message = await receive()
-        if message["type"] == "websocket.disconnect":
-            await upstream.close(_code(message.get("code")), message.get("reason") or "")
-            return
+    """Visitor to upstream, until the visitor leaves. What comes after the upstream's goodbye is dropped: what was said
+    before it, and the goodbye, are still on their way down."""
+    while (message := await receive())["type"] != "websocket.disconnect":
         text = message.get("text")
-        await upstream.send(text if text is not None else message.get("bytes") or b"")
+        with contextlib.suppress(ConnectionClosed):
+            await upstream.send(text if text is not None else message.get("bytes") or b"")
+    await upstream.close(_code(message.get("code")), message.get("reason") or "")
 
 
 async def _down(upstream: ClientConnection, send: Send) -> None:
