@@ -31,14 +31,15 @@ class Proxy:
     def __init__(self, upstream: Upstream, trusted_proxies: list[str] | None = None) -> None:
         self.upstream = upstream
         self._client = Client(trusted_proxies or [])
-        self._lines = Lines(upstream, upstream.tls())
+        self._tls = upstream.tls()
+        self._lines = Lines(upstream, self._tls)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             await self._lifespan(receive, send)
         elif scope["type"] == "websocket":
             headers = request_headers(scope, self._client, drop=b"sec-websocket-")
-            await tunnel(self.upstream, headers, scope, receive, send)
+            await tunnel(self.upstream, self._tls, headers, scope, receive, send)
         else:
             await self._http(scope, receive, send)
 

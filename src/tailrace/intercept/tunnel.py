@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import re
+import ssl
 from http import HTTPStatus
 from typing import Any
 
@@ -34,7 +35,14 @@ class Handshake(connect):
         return exc
 
 
-async def tunnel(upstream: Upstream, headers: Headers, scope: Scope, receive: Receive, send: Send) -> None:
+async def tunnel(
+    upstream: Upstream,
+    tls: ssl.SSLContext | None,
+    headers: Headers,
+    scope: Scope,
+    receive: Receive,
+    send: Send,
+) -> None:
     """Joins the visitor's WebSocket with one to the upstream. A refusal passes through, a redirect too; an upstream
     that is down is a 502, one that does not answer within ten seconds a 504. A Host that is none is a 400."""
     await receive()
@@ -44,7 +52,7 @@ async def tunnel(upstream: Upstream, headers: Headers, scope: Scope, receive: Re
         await _refuse(scope, send, 400, b"Bad request")
         return
     try:
-        wire = await _shake_hands(upstream, address, headers, scope)
+        wire = await _shake_hands(upstream, tls, address, headers, scope)
     except InvalidStatus as refusal:
         await _pass_refusal(scope, send, refusal)
         return
@@ -67,7 +75,11 @@ def _address(upstream: Upstream, headers: Headers, scope: Scope) -> str:
     return address
 
 
-async def _shake_hands(upstream: Upstream, address: str, headers: Headers, scope: Scope) -> ClientConnection:
+async def _shake_hands(
+    upstream: Upstream, tls: ssl.SSLContext | None, address: str, headers: Headers, scope: Scope
+) -> ClientConnection:
+    # The certificate is for the upstream's name, not for the one in the address.
+    secure: dict[str, Any] = {"ssl": tls, "server_hostname": upstream.host} if tls else {}
     return await Handshake(
         address,
         host=upstream.host,
@@ -79,6 +91,7 @@ async def _shake_hands(upstream: Upstream, address: str, headers: Headers, scope
         max_size=None,
         ping_interval=None,
         proxy=None,
+        **secure,
     )
 
 

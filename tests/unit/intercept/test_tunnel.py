@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import socket
 import threading
 import time
 
@@ -9,6 +10,8 @@ from starlette.applications import Starlette
 from starlette.routing import WebSocketRoute
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
+
+from tailrace.embedded.certificates import make_certificates
 
 HANDSHAKE = {
     "connection": "Upgrade",
@@ -88,3 +91,20 @@ def test_a_host_that_is_none_is_refused(host, raw_server, proxied):
     address, _ = proxied(raw_server(lambda connection: asked.append(connection.recv(1))))
     assert httpx.get(f"http://{address}/", headers={**HANDSHAKE, "host": host}).status_code == 400
     assert not asked
+
+
+def test_an_upstream_with_tls_is_known_by_its_own_name(asgi_server, proxied, tmp_path, monkeypatch):
+    async def hello(wire) -> None:
+        await wire.accept()
+        await wire.send_text(wire.headers["host"])
+        await wire.close()
+
+    made = make_certificates(tmp_path)
+    address = asgi_server(Starlette(routes=[WebSocketRoute("/", hello)]), ssl_certfile=str(made.broker))
+    stranger, _ = proxied(f"https://{address}")
+    assert httpx.get(f"http://{stranger}/", headers=HANDSHAKE).status_code == 502
+    monkeypatch.setenv("SSL_CERT_FILE", str(made.ca))
+    known, _ = proxied(f"https://localhost:{address.partition(':')[2]}")
+    host, _, port = known.partition(":")
+    with connect("ws://shop.example.com/", sock=socket.create_connection((host, int(port)))) as wire:
+        assert wire.recv(10) == "shop.example.com"
