@@ -9,7 +9,7 @@ from tailrace.errors import ModeError
 from tailrace.log.security import spark_options
 from tailrace.pipeline import carry, logical
 from tailrace.pipeline.checkpoint import initial_offsets
-from tailrace.pipeline.entry import EVENT_COLUMNS, METRICS, OUT, QUARANTINE, RAW
+from tailrace.pipeline.entry import EVENT_COLUMNS, METRICS, OUT, QUARANTINE, RAW, SENT
 from tailrace.pipeline.ledger import Entry as Line
 from tailrace.pipeline.ledger import Ledger
 from tailrace.pipeline.queries import Query
@@ -82,12 +82,13 @@ def route(session: SparkSession, compiled: Compiled, spec: Any) -> DataFrame:
     good = F.col("_side._fate") == OUT
     told = headers({"tailrace-pipeline": pipeline.name})
     bad = rows.select("*", F.col(f"_side.{RAW}").alias(RAW), F.col("_side._rule").alias("_rule"))
-    return bad.select(
+    routed = bad.select(
         F.when(good, key(spec.key, plain=spec.plain_key).cast("binary")).otherwise(F.col(f"{RAW}.key")).alias("key"),
         F.when(good, value(columns).cast("binary")).otherwise(F.col(f"{RAW}.value")).alias("value"),
         F.when(good, told).otherwise(headers(quarantine_headers(F.col("_rule")))).alias("headers"),
         F.when(good, F.lit(spec.target)).otherwise(F.lit(pipeline.quarantine_topic)).alias("topic"),
     )
+    return routed.observe(SENT, F.count(F.when(F.col("topic") == spec.target, F.lit(1))).alias("rows"))
 
 
 def obstacle(name: str, operator: str) -> ModeError:
@@ -129,10 +130,11 @@ class Bookkeeper:
         start = _offsets(source["startOffset"], topic) or initial_offsets(self.claimed.path, topic)
         end = _offsets(source["endOffset"], topic)
         counts = report["observedMetrics"][METRICS]
+        sent = report["observedMetrics"].get(SENT, {}).get("rows") or 0
         rows_in = sum(last - start.get(p, 0) for p, last in end.items())
         took = int(report.get("batchDuration") or 0)
         bare = Line(self.pipeline.name, self.claimed.epoch, report["batchId"], self.mode, rows_in, 0, duration_ms=took)
-        line = counted(bare, counts, {self.pipeline.sinks[0].name: counts.get("out") or 0}, start, end)
+        line = counted(bare, counts, {self.pipeline.sinks[0].name: sent}, start, end)
         if self.ledger.write(line):
             self.status.account(line, counts.get("logged"))
 

@@ -1,7 +1,8 @@
 """Ledger lines of batches that Spark finished, but whose process died before it could write them down.
 
 Only real-time batches can get into this state: their line is written from Spark's report after the batch. The batch's
-records are read again and counted with the same expressions, so the line is the one that was lost.
+records are read again and counted with the same expressions, before the function and behind it, so the line is the one
+that was lost.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from tailrace.pipeline import checkpoint, sources
+from tailrace.pipeline import checkpoint, compile, sources
 from tailrace.pipeline.entry import RAW
 from tailrace.pipeline.ledger import Entry as Line
 from tailrace.pipeline.ledger import Ledger
@@ -52,12 +53,13 @@ def _count(
     pipeline, entry = compiled.pipeline, compiled.entry
     raw = sources.bounded(session, settings, pipeline.source.topic, start, end)
     metrics = [*entry.metrics(F.col(f"{RAW}.timestamp")), *entry.reasons()]
-    row = entry.classify(raw).agg(*metrics).first()
+    classified = entry.classify(raw)
+    row = classified.agg(*metrics).first()
     counts = {key: value or 0 for key, value in (row.asDict() if row else {}).items()}
     return counted(
         Line(pipeline.name, claimed.epoch, batch, "realtime", sum(end[p] - start.get(p, 0) for p in end), 0),
         counts,
-        {pipeline.sinks[0].name: counts.get("out", 0)},
+        {pipeline.sinks[0].name: compile.apply(pipeline, entry.events(classified)).count()},
         start,
         end,
     )
