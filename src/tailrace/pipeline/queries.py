@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tailrace.pipeline import checkpoint, compile, kernel, late, logical, modes, side, sources
+from tailrace.pipeline import checkpoint, compile, dimension, kernel, late, logical, modes, partitions, side, sources
 from tailrace.pipeline.batch import BatchWriter
 from tailrace.pipeline.ledger import Ledger
 from tailrace.pipeline.repair import repair
@@ -73,9 +73,7 @@ class Prepared:
 def prepare(spark: SparkSession, settings: Settings, pipeline: Pipeline, mode: Mode) -> Prepared:
     """Compile and check. Raises PipelineError if the pipeline, its mode or its checkpoint does not fit."""
     session = session_for(spark, settings, pipeline)
-    for dimension in pipeline.dimensions:
-        if dimension.due():
-            dimension.load(session, settings)
+    dimension.load(session, settings, pipeline, (one for one in pipeline.dimensions if one.due()))
     versions = pipeline.versions()
     compiled = compile_stream(session, settings, pipeline, mode)
     modes.check(session, mode, compiled)
@@ -85,6 +83,7 @@ def prepare(spark: SparkSession, settings: Settings, pipeline: Pipeline, mode: M
 
         routed = route(session, compiled, pipeline.sinks[0])
     late.check(compiled)
+    partitions.check(compiled)
     shape = checkpoint.fingerprint(pipeline, compiled.result, settings.spark.shuffle_partitions)
     checkpoint.check(settings, pipeline.name, shape)
     return Prepared(session, compiled, shape, versions, routed)
