@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from tailrace.pipeline import checkpoint, compile, sources
+from tailrace.pipeline import checkpoint, compile, retention, sources
 from tailrace.pipeline.entry import RAW
 from tailrace.pipeline.ledger import Entry as Line
 from tailrace.pipeline.ledger import Ledger
@@ -26,17 +26,24 @@ log = logging.getLogger("tailrace.pipeline")
 
 
 def repair(session: SparkSession, settings: Settings, compiled: Compiled, ledger: Ledger, claimed: Checkpoint) -> int:
-    """Write the lines that are missing; their number."""
+    """Write the lines that are missing and whose records the log still has; their number."""
     name, topic = compiled.pipeline.name, compiled.pipeline.source.topic
     written = ledger.batches(name, claimed.epoch)
     missing = [batch for batch in checkpoint.committed(claimed.path) if batch not in written]
+    first = sources.ends(settings, topic)[0] if missing else {}
+    made = 0
     for batch in missing:
         start = checkpoint.offsets(claimed.path, topic, batch - 1) or checkpoint.initial_offsets(claimed.path, topic)
         end = checkpoint.offsets(claimed.path, topic, batch)
-        if end:
-            ledger.write(_count(session, settings, compiled, claimed, batch, start, end))
-            log.info("%s: the ledger line of batch %d was lost in a crash and is made again", name, batch)
-    return len(missing)
+        if not end:
+            continue
+        if retention.is_gone(first, start, end):
+            log.error("%s: the ledger line of batch %d was lost in a crash, and its records are gone", name, batch)
+            continue
+        ledger.write(_count(session, settings, compiled, claimed, batch, start, end))
+        log.info("%s: the ledger line of batch %d was lost in a crash and is made again", name, batch)
+        made += 1
+    return made
 
 
 def _count(
