@@ -126,17 +126,17 @@ def _account(
     written: dict[str, int],
     began: float,
 ) -> Line:
-    metrics = found.metrics
+    metrics, topic = found.metrics, pipeline.source.topic
     reasons: dict[str, int] = {}
     if metrics.get("quarantined"):
-        raw = sources.bounded(session, settings, pipeline.source.topic, found.start, found.end)
+        raw = sources.bounded(session, settings, topic, found.start, found.end)
         reasons = side.write_quarantined(pipeline, Entry(pipeline, store).classify(raw), settings, batch)
     return Line(
         pipeline=batch.pipeline,
         epoch=batch.epoch,
         batch_id=batch.id,
         mode="batch",
-        rows_in=found.rows_in,
+        rows_in=sources.rows_in(session, settings, topic, found.start, found.end, counted=metrics.get("rows", 0)),
         rows_out=metrics.get("out", 0),
         duplicate=metrics.get("duplicate", 0),
         quarantined=metrics.get("quarantined", 0),

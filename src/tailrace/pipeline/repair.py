@@ -58,13 +58,15 @@ def _count(
     from pyspark.sql import functions as F
 
     pipeline, entry = compiled.pipeline, compiled.entry
-    raw = sources.bounded(session, settings, pipeline.source.topic, start, end)
+    topic = pipeline.source.topic
+    raw = sources.bounded(session, settings, topic, start, end)
     metrics = [*entry.metrics(F.col(f"{RAW}.timestamp")), *entry.reasons()]
     classified = entry.classify(raw)
     row = classified.agg(*metrics).first()
     counts = {key: value or 0 for key, value in (row.asDict() if row else {}).items()}
+    rows_in = sources.rows_in(session, settings, topic, start, end, counted=counts.get("rows", 0))
     return counted(
-        Line(pipeline.name, claimed.epoch, batch, "realtime", sum(end[p] - start.get(p, 0) for p in end), 0),
+        Line(pipeline.name, claimed.epoch, batch, "realtime", rows_in, 0),
         counts,
         {pipeline.sinks[0].name: compile.apply(pipeline, entry.events(classified)).count()},
         start,
