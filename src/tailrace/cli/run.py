@@ -34,7 +34,12 @@ def run(
     end: str | None = typer.Option(None, "--to", help="End of a batch: latest, a moment, or offsets."),
     again: bool = typer.Option(False, "--again", help="Write a batch's range anew, though it was written before."),
     once: bool = typer.Option(False, "--once", help="Hourly and daily: run what is available, then stop."),
-    reset: list[str] | None = typer.Option(None, "--reset", help="Move this pipeline's checkpoint aside first."),
+    reset: list[str] | None = typer.Option(
+        None,
+        "--reset",
+        help="First move this pipeline's checkpoint and its store of ids seen aside, to start over where its source "
+        "says. Sinks that append get what is read again a second time.",
+    ),
     metrics_port: int | None = typer.Option(None, help="Serve Prometheus metrics; 0 takes a free port."),
     wait: str = typer.Option("5s", help="How long Kafka may take to answer before this gives up."),
 ) -> None:
@@ -75,10 +80,13 @@ def chosen(settings: Settings, names: list[str], mode: str | None) -> list[tuple
 
 
 def _reset(settings: Settings, name: str) -> None:
-    from tailrace.pipeline import checkpoint
+    from tailrace.pipeline.reset import reset
 
-    aside = checkpoint.reset(settings, name)
-    console.say(f"The checkpoint of {name} lies now in {aside}." if aside else f"{name} has no checkpoint.")
+    aside = reset(settings, name)
+    place = aside.checkpoint
+    console.say(f"The checkpoint of {name} lies now in {place}." if place else f"{name} has no checkpoint.")
+    if aside.seen:
+        console.say(f"The ids that it has seen lie now in {aside.seen}.")
 
 
 def _run_streams(settings: Settings, runs: list[tuple[Pipeline, Mode]], *, once: bool, patience: float) -> None:

@@ -9,7 +9,7 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from tailrace.errors import ExpectationFailed
-from tailrace.pipeline import facts, faults, kernel, late, side
+from tailrace.pipeline import facts, faults, kernel, late, side, sources
 from tailrace.pipeline.facts import Facts
 from tailrace.pipeline.ledger import Entry, Ledger
 from tailrace.pipeline.sinks.base import Batch, Sink, TaskSink, write_together
@@ -131,13 +131,16 @@ class BatchWriter:
         reasons: dict[str, int] = {}
         if metrics.get("quarantined"):
             reasons = side.write_quarantine(self.compiled, self.settings, batch, found)
+        session, topic = self.compiled.result.sparkSession, self.compiled.pipeline.source.topic
+        counted = metrics.get("rows", 0)
+        rows_in = sources.rows_in(session, self.settings, topic, found.start, found.end, counted=counted)
         shut_out = side.write_late(self.compiled, self.settings, batch, found, self._late)
         return Entry(
             pipeline=batch.pipeline,
             epoch=batch.epoch,
             batch_id=batch.id,
             mode=self.mode,
-            rows_in=found.rows_in,
+            rows_in=rows_in,
             rows_out=metrics.get("out", 0) - shut_out.rows,
             late=shut_out.rows,
             duplicate=metrics.get("duplicate", 0),

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from tailrace.errors import PipelineError
 from tailrace.log.offsets import StartingOffsets
 from tailrace.log.producer import consumer
-from tailrace.pipeline import checkpoint, compile, kernel, side, sources
+from tailrace.pipeline import checkpoint, compile, dimension, kernel, partitions, side, sources
 from tailrace.pipeline.batch import compute
 from tailrace.pipeline.database import Database
 from tailrace.pipeline.entry import METRICS, Entry
@@ -45,9 +45,8 @@ class Ran:
 def check_bounded(spark: SparkSession, settings: Settings, pipeline: Pipeline) -> None:
     """Raises PipelineError for a pipeline that could not run. Writes nothing."""
     session = session_for(spark, settings, pipeline)
-    for dimension in pipeline.dimensions:
-        dimension.load(session, settings)
-    compile_stream(session, settings, pipeline)
+    dimension.load(session, settings, pipeline, pipeline.dimensions)
+    partitions.check(compile_stream(session, settings, pipeline))
 
 
 def run_bounded(
@@ -62,8 +61,7 @@ def run_bounded(
     began = time.monotonic()
     first, last = resolve(settings, pipeline.source.topic, start, end)
     session = session_for(spark, settings, pipeline)
-    for dimension in pipeline.dimensions:
-        dimension.load(session, settings)
+    dimension.load(session, settings, pipeline, pipeline.dimensions)
     database = Database(settings)
     database.prepare()
     epoch = _epoch(first, last) + (f"-{uuid.uuid4().hex[:8]}" if again else "")
@@ -128,17 +126,17 @@ def _account(
     written: dict[str, int],
     began: float,
 ) -> Line:
-    metrics = found.metrics
+    metrics, topic = found.metrics, pipeline.source.topic
     reasons: dict[str, int] = {}
     if metrics.get("quarantined"):
-        raw = sources.bounded(session, settings, pipeline.source.topic, found.start, found.end)
+        raw = sources.bounded(session, settings, topic, found.start, found.end)
         reasons = side.write_quarantined(pipeline, Entry(pipeline, store).classify(raw), settings, batch)
     return Line(
         pipeline=batch.pipeline,
         epoch=batch.epoch,
         batch_id=batch.id,
         mode="batch",
-        rows_in=found.rows_in,
+        rows_in=sources.rows_in(session, settings, topic, found.start, found.end, counted=metrics.get("rows", 0)),
         rows_out=metrics.get("out", 0),
         duplicate=metrics.get("duplicate", 0),
         quarantined=metrics.get("quarantined", 0),

@@ -79,16 +79,21 @@ def claim(settings: Settings, pipeline: str, wanted: Mapping[str, Any]) -> Check
 
 
 def reset(settings: Settings, pipeline: str) -> Path | None:
-    """Move the checkpoint aside, so that the pipeline starts over. Returns where it lies now."""
+    """Move the checkpoint alone aside (`reset.reset` moves the store of ids seen too). Returns where it lies now."""
     path = folder(settings, pipeline)
     if not path.exists():
         return None
     card = _read(path) or {"revision_base": 0}
-    aside = path.with_name(f"{pipeline}.{time.strftime('%Y%m%dT%H%M%S')}.{secrets.token_hex(2)}")
+    moved = aside(path)
     base = card["revision_base"] + last_batch(path) + 1
-    path.rename(aside)
+    path.rename(moved)
     _write(path, {"epoch": secrets.token_hex(4), "revision_base": base, "fingerprint": None})
-    return aside
+    return moved
+
+
+def aside(path: Path) -> Path:
+    """A new name beside the old one, with the time in it."""
+    return path.with_name(f"{path.name}.{time.strftime('%Y%m%dT%H%M%S')}.{secrets.token_hex(2)}")
 
 
 def last_batch(path: Path) -> int:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import traceback
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from tailrace.errors import DefinitionError
+from tailrace.errors import DefinitionError, TailraceError
 from tailrace.pipeline import logical
+from tailrace.pipeline.absent import is_absent
 from tailrace.pipeline.entry import EVENT, EVENT_COLUMNS, Entry
 
 if TYPE_CHECKING:
@@ -97,7 +99,8 @@ def _has_no_form(kind: DataType) -> bool:
 
 
 class _explained:  # noqa: N801 - used as a statement
-    """Turns Spark's analysis errors into one sentence that names the pipeline."""
+    """Turns what Spark or Python has against a pipeline into one sentence that names it. A service that does not answer
+    is not the pipeline's fault, and its failure stays as it is."""
 
     def __init__(self, pipeline: Pipeline, part: str) -> None:
         self.pipeline = pipeline
@@ -109,9 +112,22 @@ class _explained:  # noqa: N801 - used as a statement
     def __exit__(self, kind: type[BaseException] | None, problem: BaseException | None, trace: object) -> None:
         from pyspark.errors import PySparkException
 
+        if not isinstance(problem, Exception) or isinstance(problem, TailraceError) or is_absent(problem):
+            return
+        said = logical.first_sentence(problem)
         if isinstance(problem, PySparkException):
-            said = logical.first_sentence(problem)
             raise DefinitionError(
                 f"Pipeline {self.pipeline.name!r}: {self.part} does not fit the data: {said}",
                 f"The events have the columns {', '.join(EVENT_COLUMNS)}.",
             ) from problem
+        raised = f"{type(problem).__name__}{self._line(problem)}"
+        raise DefinitionError(
+            f"Pipeline {self.pipeline.name!r}: {self.part} raised {raised}: {said}",
+            "Mend it there; `tailrace --debug plan` shows the whole traceback.",
+        ) from problem
+
+    def _line(self, problem: Exception) -> str:
+        """Where in the user's own file it happened."""
+        place = self.pipeline.function.__code__.co_filename
+        frames = [frame for frame in traceback.extract_tb(problem.__traceback__) if frame.filename == place]
+        return f" in line {frames[-1].lineno} of {place}" if frames else ""

@@ -6,22 +6,26 @@ import hashlib
 import logging
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from tailrace.errors import DefinitionError
+from tailrace.errors import DefinitionError, TailraceError
+from tailrace.pipeline.database import Database, first_line
 from tailrace.pipeline.definition import IcebergSpec, PostgresSpec, SinkSpec
 from tailrace.spans import Span
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from tailrace.pipeline.definition import Pipeline
     from tailrace.settings import Settings
 
 log = logging.getLogger("tailrace.pipeline")
 
 MAX_ROWS = 1_000_000
+# SQLSTATEs of a table or a schema that does not exist, and how all begin that speak of the statement, not the server.
+_NO_TABLE, _OF_THE_TABLE = ("42P01", "3F000", "42704"), ("42", "3F")
 
 
 class Dimension:
@@ -90,6 +94,7 @@ class Dimension:
                     )
             except Exception as problem:
                 if self._rows is None:
+                    self._refuse(problem, spark, settings)
                     raise
                 log.warning(
                     "Dimension %s could not be read, the copy of %.0f s ago stays: %s",
@@ -104,6 +109,29 @@ class Dimension:
             self._rows, self._schema, self.version, self._read_at = found, schema, version, time.time()
             return changed
 
+    def _refuse(self, problem: Exception, spark: SparkSession, settings: Settings) -> None:
+        """Raises in better words what was said of the first copy: DefinitionError if the table is at fault,
+        ServiceError if Postgres is."""
+        from pyspark.errors import AnalysisException
+
+        from tailrace.pipeline import kernel, logical
+
+        if isinstance(problem, TailraceError):
+            return
+        reason = kernel.sql_reason(spark, problem)
+        if reason is None and isinstance(problem, AnalysisException):
+            reason = problem.getSqlState() or "", logical.first_sentence(problem)
+        elif reason is None:
+            return
+        elif not reason[0].startswith(_OF_THE_TABLE):
+            raise Database(settings).trouble(*reason) from problem
+        state, said = reason
+        what = "has no table to read" if state in _NO_TABLE else "cannot be read"
+        raise DefinitionError(
+            f"Dimension {self.name!r} {what}: {first_line(said)}.",
+            "Create the table or correct the name; if another pipeline writes it, run that one first.",
+        ) from problem
+
     def _read(self, spark: SparkSession, settings: Settings) -> DataFrame:
         if isinstance(self.table, IcebergSpec):
             return spark.table(f"{settings.iceberg.catalog}.{self.table.target}")
@@ -112,6 +140,15 @@ class Dimension:
         address = jdbc(settings)
         reader = spark.read.format("jdbc").options(url=address.url, driver="org.postgresql.Driver", dbtable=self.name)
         return reader.options(**address.properties).load()
+
+
+def load(spark: SparkSession, settings: Settings, pipeline: Pipeline, dimensions: Iterable[Dimension]) -> None:
+    """Read these side inputs of the pipeline. Raises DefinitionError, which names it, for one that cannot be used."""
+    for one in dimensions:
+        try:
+            one.load(spark, settings)
+        except DefinitionError as problem:
+            raise DefinitionError(f"Pipeline {pipeline.name!r}: {problem.what}", problem.remedy) from problem
 
 
 def _local(spark: SparkSession, rows: Any, schema: Any) -> DataFrame:

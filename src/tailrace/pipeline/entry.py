@@ -25,6 +25,7 @@ RAW = "_raw"
 EVENT = "_event"
 PLACE = {"_topic": "topic", "_partition": "partition", "_offset": "offset"}
 METRICS = "tailrace"
+SENT = "tailrace_sent"  # in real time: what is counted behind the function, on its way to the topics
 # A rejection's reason begins with one of these; the rest after a colon names the field.
 REJECTIONS = ("too_large", "not_utf8", "not_json", "not_object", "missing", "type", "value")
 

@@ -171,4 +171,4 @@ def first_sentence(problem: BaseException) -> str:
     java = getattr(problem, "java_exception", None)
     if java is not None and java.getMessage():
         text = str(java.getMessage())
-    return text.split(";\n")[0].split(" SQLSTATE")[0].split("\n")[0].strip()
+    return text.strip().split(";\n")[0].split(" SQLSTATE")[0].split("\n")[0].strip()

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from tailrace.errors import PipelineError
-from tailrace.pipeline import carry, checkpoint, late, logical, modes, realtime
+from tailrace.pipeline import carry, checkpoint, dimension, late, logical, modes, partitions, realtime
 from tailrace.pipeline.modes import KINDS, Mode
 from tailrace.pipeline.queries import Prepared, compile_stream, prepare, session_for
 
@@ -50,13 +50,12 @@ def plan(spark: SparkSession, settings: Settings, pipeline: Pipeline) -> Plan:
     """Compile the pipeline and look at it. Raises PipelineError for what cannot run at all, and for a checkpoint that
     belongs to another version of it."""
     session = session_for(spark, settings, pipeline)
-    for dimension in pipeline.dimensions:
-        if not dimension.version:
-            dimension.load(session, settings)
+    dimension.load(session, settings, pipeline, (one for one in pipeline.dimensions if not one.version))
     compiled = compile_stream(session, settings, pipeline)
     late.check(compiled)
-    partitions = settings.spark.shuffle_partitions
-    checkpoint.check(settings, pipeline.name, checkpoint.fingerprint(pipeline, compiled.result, partitions))
+    partitions.check(compiled)
+    shape = checkpoint.fingerprint(pipeline, compiled.result, settings.spark.shuffle_partitions)
+    checkpoint.check(settings, pipeline.name, shape)
     source = pipeline.source
     return Plan(
         name=pipeline.name,

@@ -8,7 +8,19 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tailrace.pipeline import checkpoint, compile, kernel, late, logical, modes, side, sources
+from tailrace.pipeline import (
+    checkpoint,
+    compile,
+    dimension,
+    kernel,
+    late,
+    logical,
+    modes,
+    partitions,
+    retention,
+    side,
+    sources,
+)
 from tailrace.pipeline.batch import BatchWriter
 from tailrace.pipeline.ledger import Ledger
 from tailrace.pipeline.repair import repair
@@ -73,9 +85,7 @@ class Prepared:
 def prepare(spark: SparkSession, settings: Settings, pipeline: Pipeline, mode: Mode) -> Prepared:
     """Compile and check. Raises PipelineError if the pipeline, its mode or its checkpoint does not fit."""
     session = session_for(spark, settings, pipeline)
-    for dimension in pipeline.dimensions:
-        if dimension.due():
-            dimension.load(session, settings)
+    dimension.load(session, settings, pipeline, (one for one in pipeline.dimensions if one.due()))
     versions = pipeline.versions()
     compiled = compile_stream(session, settings, pipeline, mode)
     modes.check(session, mode, compiled)
@@ -85,6 +95,7 @@ def prepare(spark: SparkSession, settings: Settings, pipeline: Pipeline, mode: M
 
         routed = route(session, compiled, pipeline.sinks[0])
     late.check(compiled)
+    partitions.check(compiled)
     shape = checkpoint.fingerprint(pipeline, compiled.result, settings.spark.shuffle_partitions)
     checkpoint.check(settings, pipeline.name, shape)
     return Prepared(session, compiled, shape, versions, routed)
@@ -95,6 +106,7 @@ def start_query(settings: Settings, database: Database, prepared: Prepared, mode
     session, compiled = prepared.session, prepared.compiled
     pipeline = compiled.pipeline
     claimed = checkpoint.claim(settings, pipeline.name, prepared.shape)
+    retention.check(settings, pipeline, claimed.path)
     position = checkpoint.resume_offsets(claimed.path, pipeline.source.topic)
     prepare_store(session, settings, pipeline, position)
     status.position = position
@@ -140,7 +152,7 @@ def compile_stream(session: SparkSession, settings: Settings, pipeline: Pipeline
     if limit and not realtime:  # whose batches end by the clock alone
         options["maxOffsetsPerTrigger"] = str(limit)
     raw = sources.stream(session, settings, pipeline.source.topic, pipeline.source.start, options)
-    return compile.build(pipeline, raw, str(store_path(settings, pipeline)), observe=True)
+    return compile.build(pipeline, raw, str(store_path(settings, pipeline.name)), observe=True)
 
 
 def _start_batches(

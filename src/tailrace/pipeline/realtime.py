@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from tailrace.errors import ModeError
 from tailrace.log.security import spark_options
-from tailrace.pipeline import carry, logical
+from tailrace.pipeline import carry, logical, sources
 from tailrace.pipeline.checkpoint import initial_offsets
-from tailrace.pipeline.entry import EVENT_COLUMNS, METRICS, OUT, QUARANTINE, RAW
+from tailrace.pipeline.entry import EVENT_COLUMNS, METRICS, OUT, QUARANTINE, RAW, SENT
 from tailrace.pipeline.ledger import Entry as Line
 from tailrace.pipeline.ledger import Ledger
 from tailrace.pipeline.queries import Query
@@ -53,7 +53,7 @@ def start_realtime(
     writer._jwrite = writer._jwrite.trigger(trigger)
     session.sparkContext.setLocalProperty("spark.scheduler.pool", pipeline.name)
     query = writer.start()
-    book = Bookkeeper(compiled, Ledger(database), claimed, str(mode), status)
+    book = Bookkeeper(compiled, settings, Ledger(database), claimed, str(mode), status)
     return Query(query, lambda: None, lambda: None, lambda: None, lambda: book.read(query))
 
 
@@ -82,12 +82,13 @@ def route(session: SparkSession, compiled: Compiled, spec: Any) -> DataFrame:
     good = F.col("_side._fate") == OUT
     told = headers({"tailrace-pipeline": pipeline.name})
     bad = rows.select("*", F.col(f"_side.{RAW}").alias(RAW), F.col("_side._rule").alias("_rule"))
-    return bad.select(
+    routed = bad.select(
         F.when(good, key(spec.key, plain=spec.plain_key).cast("binary")).otherwise(F.col(f"{RAW}.key")).alias("key"),
         F.when(good, value(columns).cast("binary")).otherwise(F.col(f"{RAW}.value")).alias("value"),
         F.when(good, told).otherwise(headers(quarantine_headers(F.col("_rule")))).alias("headers"),
         F.when(good, F.lit(spec.target)).otherwise(F.lit(pipeline.quarantine_topic)).alias("topic"),
     )
+    return routed.observe(SENT, F.count(F.when(F.col("topic") == spec.target, F.lit(1))).alias("rows"))
 
 
 def obstacle(name: str, operator: str) -> ModeError:
@@ -100,8 +101,12 @@ def obstacle(name: str, operator: str) -> ModeError:
 class Bookkeeper:
     """Writes a ledger line for every real-time batch that Spark reports as done."""
 
-    def __init__(self, compiled: Compiled, ledger: Ledger, claimed: Checkpoint, mode: str, status: Status) -> None:
+    def __init__(
+        self, compiled: Compiled, settings: Settings, ledger: Ledger, claimed: Checkpoint, mode: str, status: Status
+    ) -> None:
         self.pipeline = compiled.pipeline
+        self.session = compiled.result.sparkSession
+        self.settings = settings
         self.ledger = ledger
         self.claimed = claimed
         self.mode = mode
@@ -129,10 +134,11 @@ class Bookkeeper:
         start = _offsets(source["startOffset"], topic) or initial_offsets(self.claimed.path, topic)
         end = _offsets(source["endOffset"], topic)
         counts = report["observedMetrics"][METRICS]
-        rows_in = sum(last - start.get(p, 0) for p, last in end.items())
+        sent = report["observedMetrics"].get(SENT, {}).get("rows") or 0
+        rows_in = sources.rows_in(self.session, self.settings, topic, start, end, counted=counts.get("rows") or 0)
         took = int(report.get("batchDuration") or 0)
         bare = Line(self.pipeline.name, self.claimed.epoch, report["batchId"], self.mode, rows_in, 0, duration_ms=took)
-        line = counted(bare, counts, {self.pipeline.sinks[0].name: counts.get("out") or 0}, start, end)
+        line = counted(bare, counts, {self.pipeline.sinks[0].name: sent}, start, end)
         if self.ledger.write(line):
             self.status.account(line, counts.get("logged"))
 

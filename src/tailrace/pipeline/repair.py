@@ -1,7 +1,8 @@
 """Ledger lines of batches that Spark finished, but whose process died before it could write them down.
 
 Only real-time batches can get into this state: their line is written from Spark's report after the batch. The batch's
-records are read again and counted with the same expressions, so the line is the one that was lost.
+records are read again and counted with the same expressions, before the function and behind it, so the line is the one
+that was lost.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from tailrace.pipeline import checkpoint, sources
+from tailrace.pipeline import checkpoint, compile, retention, sources
 from tailrace.pipeline.entry import RAW
 from tailrace.pipeline.ledger import Entry as Line
 from tailrace.pipeline.ledger import Ledger
@@ -25,17 +26,24 @@ log = logging.getLogger("tailrace.pipeline")
 
 
 def repair(session: SparkSession, settings: Settings, compiled: Compiled, ledger: Ledger, claimed: Checkpoint) -> int:
-    """Write the lines that are missing; their number."""
+    """Write the lines that are missing and whose records the log still has; their number."""
     name, topic = compiled.pipeline.name, compiled.pipeline.source.topic
     written = ledger.batches(name, claimed.epoch)
     missing = [batch for batch in checkpoint.committed(claimed.path) if batch not in written]
+    first = sources.ends(settings, topic)[0] if missing else {}
+    made = 0
     for batch in missing:
         start = checkpoint.offsets(claimed.path, topic, batch - 1) or checkpoint.initial_offsets(claimed.path, topic)
         end = checkpoint.offsets(claimed.path, topic, batch)
-        if end:
-            ledger.write(_count(session, settings, compiled, claimed, batch, start, end))
-            log.info("%s: the ledger line of batch %d was lost in a crash and is made again", name, batch)
-    return len(missing)
+        if not end:
+            continue
+        if retention.is_gone(first, start, end):
+            log.error("%s: the ledger line of batch %d was lost in a crash, and its records are gone", name, batch)
+            continue
+        ledger.write(_count(session, settings, compiled, claimed, batch, start, end))
+        log.info("%s: the ledger line of batch %d was lost in a crash and is made again", name, batch)
+        made += 1
+    return made
 
 
 def _count(
@@ -50,14 +58,17 @@ def _count(
     from pyspark.sql import functions as F
 
     pipeline, entry = compiled.pipeline, compiled.entry
-    raw = sources.bounded(session, settings, pipeline.source.topic, start, end)
+    topic = pipeline.source.topic
+    raw = sources.bounded(session, settings, topic, start, end)
     metrics = [*entry.metrics(F.col(f"{RAW}.timestamp")), *entry.reasons()]
-    row = entry.classify(raw).agg(*metrics).first()
+    classified = entry.classify(raw)
+    row = classified.agg(*metrics).first()
     counts = {key: value or 0 for key, value in (row.asDict() if row else {}).items()}
+    rows_in = sources.rows_in(session, settings, topic, start, end, counted=counts.get("rows", 0))
     return counted(
-        Line(pipeline.name, claimed.epoch, batch, "realtime", sum(end[p] - start.get(p, 0) for p in end), 0),
+        Line(pipeline.name, claimed.epoch, batch, "realtime", rows_in, 0),
         counts,
-        {pipeline.sinks[0].name: counts.get("out", 0)},
+        {pipeline.sinks[0].name: compile.apply(pipeline, entry.events(classified)).count()},
         start,
         end,
     )

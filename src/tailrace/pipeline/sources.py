@@ -27,6 +27,8 @@ FETCH = {
     "kafka.max.poll.records": "5000",
     "kafka.receive.buffer.bytes": str(4 << 20),
 }
+# What a transaction has aborted, or not yet committed, is no record: a topic may be another pipeline's sink.
+COMMITTED = {"kafka.isolation.level": "read_committed"}
 # A batch asks only for records that are there. Its consumer asks for the next ones too, forgets that at the next batch,
 # and must then wait for the answer to the forgotten question: by default half a second, most of a small batch.
 NO_WAIT = {"kafka.fetch.max.wait.ms": "5"}
@@ -37,9 +39,9 @@ SHORT_WAIT = {"kafka.fetch.max.wait.ms": "50"}
 def stream(
     spark: SparkSession, settings: Settings, topic: str, start: StartingOffsets, options: Mapping[str, str]
 ) -> DataFrame:
-    """The topic as a stream. Where a checkpoint exists it decides where to start, not `start`."""
+    """The topic's committed records as a stream. Where a checkpoint exists it decides where to start, not `start`."""
     partitions = len(partition_numbers(settings, topic)) if start.at == "explicit" else None
-    reader = spark.readStream.format("kafka").options(**spark_options(settings), **FETCH)
+    reader = spark.readStream.format("kafka").options(**spark_options(settings), **FETCH, **COMMITTED)
     reader = reader.option("subscribe", topic).options(**start.spark_options(topic, partitions)).options(**options)
     return reader.load()
 
@@ -47,9 +49,9 @@ def stream(
 def bounded(
     spark: SparkSession, settings: Settings, topic: str, start: Mapping[int, int], end: Mapping[int, int]
 ) -> DataFrame:
-    """Exactly the records in [start, end) of each partition that `end` names, as a static DataFrame."""
+    """Exactly the committed records in [start, end) of each partition that `end` names, as a static DataFrame."""
     ranges = {p: (start.get(p, 0), end[p]) for p in end}
-    options = {**spark_options(settings), **FETCH, **NO_WAIT}
+    options = {**spark_options(settings), **FETCH, **COMMITTED, **NO_WAIT}
     # Spark keeps consumers for later, by group, and makes up a group for each read: some dozen would soon be kept, none
     # used again, each with the records it fetched last. One group lets all reads with the same settings share them.
     shared = hashlib.blake2b(repr(sorted(options.items())).encode(), digest_size=4).hexdigest()
@@ -60,6 +62,24 @@ def bounded(
         startingOffsets=json.dumps({topic: {str(p): first for p, (first, _) in ranges.items()}}),
         endingOffsets=json.dumps({topic: {str(p): last for p, (_, last) in ranges.items()}}),
     ).load()
+
+
+def rows_in(
+    spark: SparkSession,
+    settings: Settings,
+    topic: str,
+    start: Mapping[int, int],
+    end: Mapping[int, int],
+    *,
+    counted: int,
+) -> int:
+    """How many records [start, end) has, found without the plan that `counted` so many.
+
+    The offsets tell, as long as they agree. Where they do not, the log may hold offsets without a record (marks of
+    transactions, what was aborted, what was compacted away): the range is read once more, and its records are counted.
+    """
+    width = sum(last - start.get(p, 0) for p, last in end.items())
+    return width if width == counted else bounded(spark, settings, topic, start, end).count()
 
 
 def parse_offsets(text: str | None, topic: str) -> Offsets:

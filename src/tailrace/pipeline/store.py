@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("tailrace.pipeline")
 
 
-def store_path(settings: Settings, pipeline: Pipeline) -> Path:
-    return settings.home.absolute() / "seen" / pipeline.name
+def store_path(settings: Settings, pipeline: str) -> Path:
+    return settings.home.absolute() / "seen" / pipeline
 
 
 def prepare_store(spark: SparkSession, settings: Settings, pipeline: Pipeline, wanted: Mapping[int, int]) -> int:
@@ -31,7 +31,7 @@ def prepare_store(spark: SparkSession, settings: Settings, pipeline: Pipeline, w
     if not pipeline.source.unique or not wanted:
         return 0
     topic = pipeline.source.topic
-    path = store_path(settings, pipeline)
+    path = store_path(settings, pipeline.name)
     known = kernel.next_offsets(spark, path)
     first, _ = sources.ends(settings, topic)
     start = {p: max(known.get((topic, p), 0), first.get(p, 0)) for p in wanted}

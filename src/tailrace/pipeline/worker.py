@@ -91,24 +91,26 @@ class Worker(threading.Thread):
         query = start_query(self.settings, self.database, prepared, self.mode, self.status)
         self.status.become("running")
         try:
-            self._watch(query)
+            ended = self._watch(query)
         finally:
             query.close()
-        if self._stop_asked.is_set() or (self.mode.kind in ("hourly", "daily") and self.once):
-            return True
-        if self.mode.kind in ("hourly", "daily"):
+        if ended and self.mode.kind in ("hourly", "daily"):
+            if self.once:
+                return True
             self._wait_for_next()
         return self._stop_asked.is_set()
 
-    def _watch(self, query: Query) -> None:
+    def _watch(self, query: Query) -> bool:
+        """Stay until it ends. False if it was stopped before its end: by a request, or for a side input's new rows."""
         while query.active():
             query.look()
             if self._stop_asked.wait(0.2) or self._refreshed():
                 query.stop()
-                return
+                return False
         problem = query.problem()
         if problem is not None and not isinstance(problem, Stopping):
             raise problem
+        return True
 
     def _refreshed(self) -> bool:
         """Whether a side input has other rows than the query began with: it then starts again with them. Pipelines may

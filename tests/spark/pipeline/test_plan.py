@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tailrace import enrich, expect, kafka, log, pipeline, postgres
-from tailrace.errors import CheckpointError, DefinitionError, ModeError
+from tailrace import dimension, enrich, expect, iceberg, kafka, log, pipeline, postgres
+from tailrace.errors import CheckpointError, DefinitionError, ModeError, ServiceError
 from tailrace.pipeline import checkpoint
 from tailrace.pipeline.modes import Mode
-from tailrace.pipeline.plan import plan
+from tailrace.pipeline.plan import check_all, plan
 from tailrace.pipeline.queries import prepare as check
 
 SOURCE = log("events", watermark="15 seconds", unique="event_id")
@@ -24,11 +24,34 @@ def declare(function, *, quality=(), sinks=None, source=SOURCE, name="tested"):
     return pipeline(source=source, quality=list(quality), sinks=sinks or [kafka("t", key=["event_id"])])(function)
 
 
+def partitioned(transform):
+    return declare(lambda events: events, sinks=[iceberg("t", partition_by=transform)])
+
+
+def beside(table):
+    other = dimension(table)
+
+    def tested(events):
+        return events.join(other(), "host", "left")
+
+    return pipeline(source=SOURCE, dimensions=[other], sinks=[kafka("t", key=["event_id"])])(tested)
+
+
 def counted(events):
     from pyspark.sql import functions as F
 
     per_minute = events.groupBy(F.window("event_time", "1 minute"), enrich.path("url").alias("path"))
     return per_minute.agg(F.count("*").alias("views")).select(F.col("window.start").alias("start"), "path", "views")
+
+
+def misspelt(events):
+    from pyspark.sql import functions as F
+
+    return events.groupBy("host").agg(F.cuont("*"))
+
+
+def unnamed(events):
+    return events.where(no_such_name)  # noqa: F821
 
 
 def recounted(events):
@@ -49,12 +72,45 @@ def recounted(events):
             "key column 'event_id' of sink kafka:t is not in its output",
         ),
         (lambda: declare(lambda events: events.select("url", "url")), "two columns named 'url'"),
+        (
+            lambda: declare(misspelt),
+            r"'tested': the function raised AttributeError in line \d+ of .*test_plan.py.*cuont",
+        ),
+        (lambda: declare(unnamed), "'tested': the function raised NameError .*no_such_name"),
+        (lambda: declare(lambda events: events, quality=[expect("r", "host >")]), "'tested': a rule .*Syntax error"),
+        (lambda: partitioned("days(evnt_time)"), "iceberg:t cannot be partitioned by .*Cannot find .*evnt_time"),
+        (lambda: partitioned("dayz(event_time)"), "cannot be partitioned by .*dayz"),
+        (lambda: partitioned("days(url)"), "cannot be partitioned by .*Invalid source type string"),
+        (lambda: partitioned("days("), "cannot be partitioned by .*Syntax error"),
+        (lambda: beside(postgres("public.no_such")), "'tested': Dimension 'public.no_such' has no table to read"),
+        (lambda: beside(postgres("no.such")), "'tested': Dimension 'no.such' has no table to read"),
+        (lambda: beside(iceberg("no.such")), "'tested': Dimension 'no.such' has no table to read"),
     ],
 )
 def test_a_function_that_does_not_fit(spark, local, wrong, says):
     with pytest.raises(DefinitionError, match=says) as told:
         plan(spark, local, wrong())
     assert told.value.remedy
+    with pytest.raises(DefinitionError, match=says):
+        check_all(spark, local, [(wrong(), Mode.parse("micro-batch"))])
+
+
+def test_partitions_that_fit(spark, local):
+    for transform in ("url", "days(event_time)", "bucket(16, visitor_id)", "truncate(url, 4)"):
+        assert plan(spark, local, partitioned(transform)).sinks == ["iceberg:t"]
+
+
+def test_a_service_that_is_away_is_not_the_pipelines_fault(spark, local):
+    away = local.derive({"postgres.url": "postgresql://nobody@127.0.0.1:1/none"})
+    with pytest.raises(ServiceError, match=r"Postgres does not answer at 127\.0\.0\.1:1"):
+        plan(spark, away, beside(postgres("public.no_such")))
+    assert check_all(spark, away, [(beside(postgres("public.no_such")), Mode.parse("micro-batch"))]) == {}
+
+    def asks(events):
+        address = "jdbc:postgresql://127.0.0.1:1/none"
+        return events.join(spark.read.jdbc(address, "t", properties={"driver": "org.postgresql.Driver"}), "host")
+
+    assert check_all(spark, local, [(declare(asks), Mode.parse("micro-batch"))]) == {}
 
 
 def test_a_plan_tells_all(spark, local):

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import logging
 import time
+from dataclasses import dataclass
 
 from tests.stack.pipeline.conftest import until
 
 from tailrace import dimension, iceberg, kafka, log, pipeline, postgres
 from tailrace.pipeline import dimension as dimensions
 from tailrace.pipeline.database import Database
+from tailrace.pipeline.definition import SinkSpec
 from tailrace.pipeline.modes import Mode
 from tailrace.pipeline.run import Runner
+from tailrace.pipeline.sinks.base import Sink
 
 
 def joined(project, hosts, topic):
@@ -60,6 +63,61 @@ def test_a_changed_dimension_is_taken_at_a_batch_boundary(project):
     assert runner.wait()
     for pipe in pipes:
         assert regions(project, pipe) == ["north", "south"]
+
+
+class Changing(Sink):
+    """Lets the table change within the first batch, and ends that when the change was seen."""
+
+    change = None
+
+    def prepare(self, schema):
+        pass
+
+    def committed(self, batch):
+        return False
+
+    def write(self, rows, batch):
+        change, Changing.change = Changing.change, None
+        if change is not None:
+            change()
+        return rows.count()
+
+
+@dataclass(frozen=True, slots=True)
+class ChangingSpec(SinkSpec):
+    def open(self, context):
+        return Changing()
+
+
+def test_a_run_that_took_a_change_goes_on_to_its_end(project):
+    database = Database(project.settings)
+    place = f"public.{project.name}_hosts"
+    with database.transaction() as cursor:
+        cursor.execute(f"CREATE TABLE {place} (host text, region text)")
+        cursor.execute(f"INSERT INTO {place} VALUES ('shop.test', 'north')")
+    hosts = dimension(postgres(place), refresh="200ms")
+
+    def change():
+        before, deadline = hosts.version, time.monotonic() + 30
+        with database.transaction() as cursor:
+            cursor.execute(f"UPDATE {place} SET region = 'south'")
+        while hosts.version == before:
+            assert time.monotonic() < deadline, "nobody looked"
+            time.sleep(0.05)
+
+    def function(events):
+        return events.join(hosts(), on="host", how="left").select("event_id", "region")
+
+    function.__name__ = f"{project.name}_hourly"
+    sinks = [kafka(function.__name__, key=["event_id"]), ChangingSpec("nowhere")]
+    pipe = pipeline(source=log(project.source), dimensions=[hosts], sinks=sinks)(function)
+    project.send(*[event(project, number) for number in range(4)])
+    project.settings = project.settings.derive({"pipelines.max_rows_per_batch": 1})
+    Changing.change = change
+    project.run(pipe)
+    database.close()
+    assert regions(project, pipe) == ["north", "south", "south", "south"]
+    assert [line["rows_in"] for line in project.lines(pipe.name)] == [1, 1, 1, 1]
 
 
 def test_an_iceberg_table_is_a_side_input_too(project):

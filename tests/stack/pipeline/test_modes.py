@@ -107,6 +107,13 @@ def test_real_time_goes_on_as_hourly_on_the_same_checkpoint(project):
     assert sum(line["rows_in"] for line in lines) == 10
     assert sum(line["duplicate"] for line in lines) == 1
     assert lines[0]["mode"] == "realtime"
+    took = [line["sinks"][f"kafka:{topic}"] for line in lines]
+    assert sum(took) == 6, "what the function filtered out went to no sink"
+    assert sum(line["rows_out"] for line in lines) == 7
+    project.query(f"DELETE FROM tailrace.ledger WHERE pipeline = '{plain.name}' RETURNING batch_id")
+    project.run(plain)
+    anew = [line["sinks"][f"kafka:{topic}"] for line in project.lines(plain.name)]
+    assert sum(anew) == 6, "lines that were lost count the same"
 
 
 def test_iceberg_appends_once_and_says_what_does_not_fit(project):
