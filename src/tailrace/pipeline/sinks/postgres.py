@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from psycopg import sql
-from psycopg.errors import LockNotAvailable
+from psycopg.errors import LockNotAvailable, ProgramLimitExceeded
 
 from tailrace.errors import SinkError, TailraceError
 from tailrace.pipeline import faults, kernel
@@ -76,7 +76,10 @@ class PostgresSink(TaskSink):
 
     def finish(self, batch: Batch, rows: int) -> None:
         with self._database.transaction() as cursor:
-            cursor.execute(self._upsert())
+            try:
+                cursor.execute(self._upsert())
+            except ProgramLimitExceeded as problem:
+                raise self._too_long(str(problem)) from problem
             faults.reached("postgres-before-commit")
             cursor.execute(
                 "INSERT INTO tailrace.tokens AS t (pipeline, sink, epoch, batch_id, rows) VALUES (%s, %s, %s, %s, %s) "
@@ -105,6 +108,16 @@ class PostgresSink(TaskSink):
         return SinkError(
             f"{told}: {first_line(said)}.",
             "Mend that; the batch is tried again.",
+        )
+
+    def _too_long(self, said: str) -> SinkError:
+        """An index takes some 2,700 bytes of a row. It would be an outage by its class, and never end by itself."""
+        key = f"key ({', '.join(self.spec.key)})" if self.spec.key else "no key"
+        return SinkError(
+            f"Postgres does not take a row of pipeline {self.context.pipeline!r} for {self.table}, {key}: "
+            f"{first_line(said)}. Nothing of the batch was written there.",
+            'Keep such rows out with a rule, as expect("short_url", "octet_length(url) <= 2000"), and run the pipeline '
+            "again: it goes on from the same batch.",
         )
 
     def close(self) -> None:
