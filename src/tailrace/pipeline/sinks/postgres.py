@@ -12,7 +12,7 @@ from psycopg.errors import LockNotAvailable, ProgramLimitExceeded
 
 from tailrace.errors import SinkError, TailraceError
 from tailrace.pipeline import faults, kernel
-from tailrace.pipeline.database import GONE, Database, first_line
+from tailrace.pipeline.database import GONE, Database, first_line, take_if_unclaimed
 from tailrace.pipeline.sinks.base import Batch, SinkContext, TaskSink
 from tailrace.pipeline.sinks.jdbc import jdbc
 from tailrace.pipeline.sinks.tables import Table, column_types, difference, unique_keys
@@ -34,7 +34,8 @@ class PostgresSink(TaskSink):
         owner = hashlib.sha256(f"{context.pipeline} {self.table}".encode()).hexdigest()[:12]
         self._prefix = f"staging_{owner}_"
         self.staging = Table("tailrace", f"{self._prefix}{secrets.token_hex(3)}")
-        self._database = Database(context.settings)
+        # Claimed as long as this sink lives: another of the pipeline, as a bounded run beside the stream, lets it be.
+        self._database = Database(context.settings, claim=str(self.staging))
         self._columns: dict[str, str] = {}
         self._copy: Any = None
         self._empty = sql.SQL("TRUNCATE {}").format(self.staging.identifier)
@@ -174,13 +175,14 @@ class PostgresSink(TaskSink):
             )
 
     def _prepare_staging(self, cursor: Any) -> None:
-        # What killed processes left; one that is still writing keeps its table until the next time.
+        # What killed processes left; one whose executors are still writing keeps its table until the next time.
         listed = "SELECT tablename FROM pg_tables WHERE schemaname = 'tailrace' AND tablename ^@ %s"
         cursor.execute(listed, (self._prefix,))
-        for (name,) in cursor.fetchall():
-            with suppress(LockNotAvailable), cursor.connection.transaction():
-                cursor.execute("SET LOCAL lock_timeout = '1s'")
-                cursor.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(Table("tailrace", name).identifier))
+        for left in [Table("tailrace", name) for (name,) in cursor.fetchall()]:
+            if take_if_unclaimed(cursor, str(left)):
+                with suppress(LockNotAvailable), cursor.connection.transaction():
+                    cursor.execute("SET LOCAL lock_timeout = '1s'")
+                    cursor.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(left.identifier))
         columns = sql.SQL(", ").join(
             sql.SQL("{} {}").format(sql.Identifier(name), sql.SQL(kind)) for name, kind in self._columns.items()
         )
