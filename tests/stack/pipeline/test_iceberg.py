@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
+import math
+from datetime import date, datetime, timedelta, timezone
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -70,6 +72,50 @@ def test_a_table_that_is_there_is_tended_too_as_far_as_its_owner_left_it_open(pl
     assert again.operations().current().metadataFileLocation() == first.operations().current().metadataFileLocation()
     place.sql(f"ALTER TABLE {{}} SET TBLPROPERTIES ('{DELETE}' = 'false')")
     assert place.sink("n int")._load().properties()[DELETE] == "false"
+
+
+@pytest.mark.parametrize(
+    ("kind", "old", "new"),
+    [
+        ("bigint", [-(2**63), 7], [8, 2**63 - 1]),
+        ("decimal(20,4)", [Decimal("-1.5"), Decimal("0.0001")], [Decimal("0.0002"), Decimal("12345678901.5")]),
+        ("date", [date(1912, 1, 1), date(2026, 2, 28)], [date(2026, 3, 1), date(2026, 3, 2)]),
+        (
+            "timestamp",
+            [NOON - timedelta(days=40_000), NOON],
+            [NOON + timedelta(microseconds=1), NOON.replace(month=10)],
+        ),
+        ("timestamp_ntz", [datetime(2026, 1, 1), datetime(2026, 1, 2)], [datetime(2026, 1, 3), datetime(2027, 1, 1)]),
+        ("string", ["", "it's"], ["jack's \\'; ${env:HOME} --", "é\N{REPLACEMENT CHARACTER}\N{GRINNING FACE}"]),
+    ],
+)
+def test_a_merge_reads_only_files_that_its_keys_reach(place, kind, old, new):
+    sink = place.sink(f"k {kind}, n int", mode="upsert", key="k")
+    assert place.write(sink, 0, [(key, 0) for key in old]) == 2
+    (archived,) = place.files()
+    assert place.write(sink, 1, [(key, 1) for key in new]) == 2
+    aside = archived.rename(archived.with_suffix(".aside"))
+    assert place.write(sink, 2, [(key, 2) for key in new]) == 2
+    aside.rename(archived)
+    assert sorted(n for _, n in place.rows()) == [0, 0, 2, 2]
+
+
+def test_nulls_are_keys_like_any_other(place):
+    sink = place.sink("day date, `a``b` string, ratio double, n int", mode="upsert", key=["day", "a`b", "ratio"])
+    first, second = date(2026, 3, 1), date(2026, 3, 2)
+    batches = [
+        [(first, "x", 1.0), (None, "x", 1.0), (first, None, math.nan), (None, None, None)],
+        [(None, None, None)],
+        [(None, "x", 1.0), (first, None, math.nan)],
+        [(second, "x", -math.inf), (first, "x", None)],
+        [(first, "x", 1.0), (second, None, 0.0)],
+    ]
+    wanted = {}
+    for number, keys in enumerate(batches):
+        place.write(sink, number, [(*key, number) for key in keys])
+        wanted |= {repr(key): number for key in keys}
+    assert {repr(row[:3]): row[3] for row in place.rows()} == wanted
+    assert len(place.rows()) == len(wanted)
 
 
 def test_a_batch_is_known_after_old_snapshots_were_expired(place):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tailrace.errors import SinkError
 from tailrace.pipeline import faults
 from tailrace.pipeline.sinks.base import Batch, Sink, SinkContext
+from tailrace.pipeline.sinks.reach import quoted, reach
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -49,7 +50,7 @@ class IcebergSink(Sink):
         if namespace:
             spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {catalog}.{'.'.join(namespace)}")
         if not spark.catalog.tableExists(self.table):
-            columns = ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in schema.fields)
+            columns = ", ".join(f"{quoted(field.name)} {field.dataType.simpleString()}" for field in schema.fields)
             parts = f" PARTITIONED BY ({', '.join(self.spec.partition_by)})" if self.spec.partition_by else ""
             made = f"CREATE TABLE IF NOT EXISTS {self.table} ({columns}) USING iceberg{parts}"
             spark.sql(f"{made} TBLPROPERTIES ({_listed(PROPERTIES)})")
@@ -81,13 +82,13 @@ class IcebergSink(Sink):
         return int(rows.count())  # the snapshot was expired already: a failure now would write the rows once more
 
     def _merge(self, rows: DataFrame, batch: Batch) -> int:
-        count = int(rows.count())
+        count, reached = reach(rows, self.spec.key, "t")
         if not count:
             return 0  # nothing to merge, now or in a replay; planning a merge takes longer than most batches
         session = rows.sparkSession
         view = f"tailrace_batch_{batch.pipeline}"
         rows.dropDuplicates(list(self.spec.key)).createOrReplaceTempView(view)
-        same = " AND ".join(f"t.`{name}` <=> s.`{name}`" for name in self.spec.key)
+        same = " AND ".join([f"t.{quoted(name)} <=> s.{quoted(name)}" for name in self.spec.key] + reached)
         session.conf.set(_CONF, self._token(batch))
         try:
             session.sql(
@@ -126,14 +127,14 @@ class IcebergSink(Sink):
         other = [f for f in schema.fields if f.name in there and there[f.name] != f.dataType.simpleString()]
         what = f"Table {self.table} does not fit the output of pipeline {self.context.pipeline!r}. Nothing was changed."
         if missing:
-            columns = ", ".join(f"`{f.name}` {f.dataType.simpleString()}" for f in missing)
+            columns = ", ".join(f"{quoted(f.name)} {f.dataType.simpleString()}" for f in missing)
             raise SinkError(what, f"Run: ALTER TABLE {self.table} ADD COLUMNS ({columns})")
         if other:
             first = other[0]
             raise SinkError(
                 what,
                 f"Column {first.name} is {there[first.name]} there. Run: ALTER TABLE {self.table} "
-                f"ALTER COLUMN `{first.name}` TYPE {first.dataType.simpleString()} (it only widens), "
+                f"ALTER COLUMN {quoted(first.name)} TYPE {first.dataType.simpleString()} (it only widens), "
                 "or cast it in the function.",
             )
 
