@@ -9,6 +9,9 @@ from tailrace import dimension, enrich, expect, iceberg, kafka, log, pipeline, p
 
 events = log("events", watermark="15 seconds", unique="event_id")
 has_host = expect("has_host", "host IS NOT NULL")
+# Visitors choose both, and an index of Postgres takes some 2,700 bytes of a key.
+short_host = expect("short_host", "octet_length(host) <= 300")
+short_path = expect("short_path", "octet_length(substring_index(url, '?', 1)) <= 2000")
 countries = dimension(postgres("shop.countries"), refresh="3 hours")
 
 
@@ -34,7 +37,7 @@ def archive(events: DataFrame) -> DataFrame:
 
 @pipeline(
     source=events,
-    quality=[has_host],
+    quality=[has_host, short_host, short_path],
     sinks=[
         kafka("page_views", key=["window_start", "host", "path"]),
         postgres("page_views", key=["window_start", "host", "path"]),
@@ -50,7 +53,7 @@ def page_views(events: DataFrame) -> DataFrame:
 
 @pipeline(
     source=events,
-    quality=[has_host],
+    quality=[has_host, short_path],
     sinks=[
         kafka("visitors_now", key=["path", "window_end"]),
         postgres("visitors_now", key=["path", "window_end"]),

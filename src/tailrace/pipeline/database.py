@@ -36,9 +36,13 @@ GONE = ("08", "57P")
 
 
 class Database:
-    """A connection that is opened when needed, kept, and opened anew after it broke. Safe to share between threads."""
+    """A connection that is opened when needed, kept, and opened anew after it broke. Safe to share between threads.
 
-    def __init__(self, settings: Settings) -> None:
+    With `claim`, that name is claimed for as long as the connection lives, and again before a new one is used:
+    `take_if_unclaimed` is false for it elsewhere. However the process dies, Postgres then lets go of the name.
+    """
+
+    def __init__(self, settings: Settings, claim: str | None = None) -> None:
         if settings.postgres.url is None:
             raise SettingsError(
                 "No Postgres is known: postgres.url is not set.",
@@ -46,6 +50,7 @@ class Database:
             )
         self._url = settings.postgres.url.get_secret_value()
         self.address = _address(self._url)
+        self._claim = claim
         self._lock = threading.RLock()
         self._connection: psycopg.Connection[Any] | None = None
 
@@ -96,7 +101,17 @@ class Database:
 
         if self._connection is None or self._connection.closed:
             self._connection = psycopg.connect(self._url, autocommit=True, connect_timeout=5, options="-c timezone=UTC")
+            if self._claim is not None:
+                # Shared: a new connection need not wait until the server has noticed that the old one is gone.
+                self._connection.execute("SELECT pg_advisory_lock_shared(hashtextextended(%s, 0))", (self._claim,))
         return self._connection
+
+
+def take_if_unclaimed(cursor: psycopg.Cursor[Any], name: str) -> bool:
+    """Whether nobody claims the name; nobody then can before the end of this transaction."""
+    cursor.execute("SELECT pg_try_advisory_xact_lock(hashtextextended(%s, 0))", (name,))
+    (free,) = cursor.fetchone() or (False,)
+    return bool(free)
 
 
 def first_line(said: str) -> str:

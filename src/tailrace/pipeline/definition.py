@@ -217,6 +217,7 @@ def kafka(topic: str, key: str | Sequence[str] = (), *, compacted: bool = True) 
     """Rows as JSON to `topic`, exactly once in micro-batches, at least once in real time.
 
     A list of key columns makes the record key a JSON array of their values; a single name makes it the plain text.
+    There a null is `[null]` in a compacted topic, which takes no record without a key, and no key in others.
     """
     columns, plain = ((key,), True) if isinstance(key, str) else (tuple(key), False)
     if compacted and not columns:

@@ -92,8 +92,10 @@ def prepare(spark: SparkSession, settings: Settings, pipeline: Pipeline, mode: M
     routed = None
     if mode.kind == "realtime":
         from tailrace.pipeline.realtime import route
+        from tailrace.pipeline.sinks.kafka import settled
 
-        routed = route(session, compiled, pipeline.sinks[0])
+        sink: Any = pipeline.sinks[0]
+        routed = route(session, compiled, settled(sink, settings))
     late.check(compiled)
     partitions.check(compiled)
     shape = checkpoint.fingerprint(pipeline, compiled.result, settings.spark.shuffle_partitions)

@@ -81,9 +81,10 @@ def route(session: SparkSession, compiled: Compiled, spec: Any) -> DataFrame:
     rows = logical.frame_of(session, plan)
     good = F.col("_side._fate") == OUT
     told = headers({"tailrace-pipeline": pipeline.name})
+    keyed = key(spec.key, plain=spec.plain_key, compacted=spec.compacted)
     bad = rows.select("*", F.col(f"_side.{RAW}").alias(RAW), F.col("_side._rule").alias("_rule"))
     routed = bad.select(
-        F.when(good, key(spec.key, plain=spec.plain_key).cast("binary")).otherwise(F.col(f"{RAW}.key")).alias("key"),
+        F.when(good, keyed.cast("binary")).otherwise(F.col(f"{RAW}.key")).alias("key"),
         F.when(good, value(columns).cast("binary")).otherwise(F.col(f"{RAW}.value")).alias("value"),
         F.when(good, told).otherwise(headers(quarantine_headers(F.col("_rule")))).alias("headers"),
         F.when(good, F.lit(spec.target)).otherwise(F.lit(pipeline.quarantine_topic)).alias("topic"),

@@ -12,14 +12,21 @@ TIME = "yyyy-MM-dd'T'HH:mm:ss.SSSSSS'Z'"
 JSON = {"timestampFormat": TIME, "timestampNTZFormat": TIME, "ignoreNullFields": "false", "timeZone": "UTC"}
 
 
-def key(columns: Sequence[str], *, plain: bool) -> Column:
-    """The record key: the plain text of one column, or a JSON array of all their values. Null without key columns."""
+# The plain key of a null in a compacted topic, into which a broker takes no record without a key. A list of one column
+# has the same; an empty text stays another key.
+NULL_KEY = "[null]"
+
+
+def key(columns: Sequence[str], *, plain: bool, compacted: bool = False) -> Column:
+    """The record key: the plain text of one column, or a JSON array of all their values. Null without key columns, and
+    for a plain null, unless the topic is compacted: then NULL_KEY."""
     from pyspark.sql import functions as F
 
     if not columns:
         return F.lit(None).cast("string")
     if plain:
-        return _named(columns[0]).cast("string")
+        text = _named(columns[0]).cast("string")
+        return F.coalesce(text, F.lit(NULL_KEY)) if compacted else text
     return F.call_function("tailrace_json_values", F.struct(*map(_named, columns)))
 
 
@@ -37,9 +44,9 @@ def _named(column: str) -> Column:
     return F.col(f"`{column.replace('`', '``')}`")
 
 
-def record(columns: Sequence[str], keys: Sequence[str], *, plain: bool) -> list[Column]:
+def record(columns: Sequence[str], keys: Sequence[str], *, plain: bool, compacted: bool = False) -> list[Column]:
     """`key` and `value` of a row with these columns."""
-    return [key(keys, plain=plain).alias("key"), value(columns).alias("value")]
+    return [key(keys, plain=plain, compacted=compacted).alias("key"), value(columns).alias("value")]
 
 
 def headers(told: Mapping[str, object]) -> Column:

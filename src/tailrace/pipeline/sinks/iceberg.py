@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tailrace.errors import SinkError
 from tailrace.pipeline import faults
 from tailrace.pipeline.sinks.base import Batch, Sink, SinkContext
+from tailrace.pipeline.sinks.reach import quoted, reach
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -17,14 +19,17 @@ if TYPE_CHECKING:
 
 TOKEN = "tailrace.token"
 _CONF = f"spark.sql.iceberg.snapshot-property.{TOKEN}"
-# Far more than the snapshots that other writers can add between a batch and its replay.
-_LOOK_BACK = 1000
+# Every commit writes the table's metadata anew, with all snapshots in it; without these no old one is ever removed.
+PROPERTIES = {"write.metadata.delete-after-commit.enabled": "true", "write.metadata.previous-versions-max": "20"}
 # Pipelines that start together would make the catalog's tables and namespaces at the same time, and all but one fail.
 _one_at_a_time = threading.Lock()
 
 
 class IcebergSink(Sink):
-    """Appends, or merges by key. Of rows with one key in one batch an arbitrary one stays."""
+    """Appends, or merges by key. Of rows with one key in one batch an arbitrary one stays.
+
+    A batch is known as long as its snapshot and all later ones are kept; older ones may be expired at any time.
+    """
 
     def __init__(self, spec: IcebergSpec, context: SinkContext) -> None:
         self.spec = spec
@@ -45,9 +50,14 @@ class IcebergSink(Sink):
         if namespace:
             spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {catalog}.{'.'.join(namespace)}")
         if not spark.catalog.tableExists(self.table):
-            columns = ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in schema.fields)
+            columns = ", ".join(f"{quoted(field.name)} {field.dataType.simpleString()}" for field in schema.fields)
             parts = f" PARTITIONED BY ({', '.join(self.spec.partition_by)})" if self.spec.partition_by else ""
-            spark.sql(f"CREATE TABLE IF NOT EXISTS {self.table} ({columns}) USING iceberg{parts}")
+            made = f"CREATE TABLE IF NOT EXISTS {self.table} ({columns}) USING iceberg{parts}"
+            spark.sql(f"{made} TBLPROPERTIES ({_listed(PROPERTIES)})")
+        present = self._load().properties()
+        absent = {name: value for name, value in PROPERTIES.items() if name not in present}
+        if absent:
+            spark.sql(f"ALTER TABLE {self.table} SET TBLPROPERTIES ({_listed(absent)})")
 
     def committed(self, batch: Batch) -> bool:
         if self._last is None:
@@ -69,16 +79,16 @@ class IcebergSink(Sink):
         for snapshot in _history(table):
             if snapshot.summary().get(TOKEN) == self._token(batch):
                 return int(snapshot.summary().getOrDefault("added-records", "0"))
-        raise SinkError(f"Table {self.table} lost batch {batch.id}.", "Look at its snapshots for who removed it.")
+        return int(rows.count())  # the snapshot was expired already: a failure now would write the rows once more
 
     def _merge(self, rows: DataFrame, batch: Batch) -> int:
-        count = int(rows.count())
+        count, reached = reach(rows, self.spec.key, "t")
         if not count:
             return 0  # nothing to merge, now or in a replay; planning a merge takes longer than most batches
         session = rows.sparkSession
         view = f"tailrace_batch_{batch.pipeline}"
         rows.dropDuplicates(list(self.spec.key)).createOrReplaceTempView(view)
-        same = " AND ".join(f"t.`{name}` <=> s.`{name}`" for name in self.spec.key)
+        same = " AND ".join([f"t.{quoted(name)} <=> s.{quoted(name)}" for name in self.spec.key] + reached)
         session.conf.set(_CONF, self._token(batch))
         try:
             session.sql(
@@ -94,7 +104,7 @@ class IcebergSink(Sink):
         return f"{batch.pipeline}/{batch.epoch}/{batch.id}"
 
     def _find(self, batch: Batch) -> int:
-        """The newest batch of this epoch that has a snapshot; -1 for none."""
+        """The newest batch of this epoch whose snapshot is kept; -1 for none."""
         prefix = f"{batch.pipeline}/{batch.epoch}/"
         for snapshot in _history(self._load()):
             token = snapshot.summary().get(TOKEN)
@@ -117,23 +127,26 @@ class IcebergSink(Sink):
         other = [f for f in schema.fields if f.name in there and there[f.name] != f.dataType.simpleString()]
         what = f"Table {self.table} does not fit the output of pipeline {self.context.pipeline!r}. Nothing was changed."
         if missing:
-            columns = ", ".join(f"`{f.name}` {f.dataType.simpleString()}" for f in missing)
+            columns = ", ".join(f"{quoted(f.name)} {f.dataType.simpleString()}" for f in missing)
             raise SinkError(what, f"Run: ALTER TABLE {self.table} ADD COLUMNS ({columns})")
         if other:
             first = other[0]
             raise SinkError(
                 what,
-                f"Column {first.name} is {there[first.name]} there. Run: ALTER TABLE {self.table} ALTER COLUMN "
-                f"`{first.name}` TYPE {first.dataType.simpleString()} (it only widens), or cast it in the function.",
+                f"Column {first.name} is {there[first.name]} there. Run: ALTER TABLE {self.table} "
+                f"ALTER COLUMN {quoted(first.name)} TYPE {first.dataType.simpleString()} (it only widens), "
+                "or cast it in the function.",
             )
 
 
+def _listed(properties: Mapping[str, str]) -> str:
+    return ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())
+
+
 def _history(table: Any) -> Any:
-    """Snapshots of the main branch, newest first."""
+    """Snapshots of the main branch that are not expired, newest first."""
     snapshot = table.currentSnapshot()
-    for _ in range(_LOOK_BACK):
-        if snapshot is None:
-            return
+    while snapshot is not None:
         yield snapshot
         parent = snapshot.parentId()
         snapshot = table.snapshot(parent) if parent is not None else None

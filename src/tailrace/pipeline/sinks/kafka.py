@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tailrace.log.topics import TopicSpec, ensure
@@ -21,14 +22,15 @@ class KafkaSink(TaskSink):
     """Rows as keyed JSON records, with pipeline, batch and revision in their headers. Read with read_committed."""
 
     def __init__(self, spec: KafkaSpec, context: SinkContext) -> None:
-        self.spec = spec
+        self.spec = settled(spec, context.settings)
         self.context = context
         self._record: Any = None
 
     def prepare(self, schema: StructType) -> None:
-        columns = record(schema.fieldNames(), self.spec.key, plain=self.spec.plain_key)
+        spec = self.spec
+        columns = record(schema.fieldNames(), spec.key, plain=spec.plain_key, compacted=spec.compacted)
         self._record = kernel.columns_over(self.context.spark, schema, columns)
-        ensure_topic(self.context.settings, self.spec.target, compacted=self.spec.compacted)
+        ensure_topic(self.context.settings, spec.target, compacted=spec.compacted)
 
     def committed(self, batch: Batch) -> bool:
         # Each partition finds its own token inside its transaction; asking for all of them here would cost more.
@@ -45,6 +47,12 @@ class KafkaSink(TaskSink):
         return kernel.kafka_task(
             self.context.spark, self._record, settings, spec.target, life, spec.name, batch.id, told
         )
+
+
+def settled(spec: KafkaSpec, settings: Settings) -> KafkaSpec:
+    """The sink as its topic may be found: compacted if the sink or the settings declare it so."""
+    declared = settings.topics.get(spec.target)
+    return replace(spec, compacted=True) if declared and declared.compacted else spec
 
 
 def ensure_topic(settings: Settings, topic: str, *, compacted: bool) -> None:

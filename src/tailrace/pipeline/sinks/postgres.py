@@ -8,11 +8,11 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from psycopg import sql
-from psycopg.errors import LockNotAvailable
+from psycopg.errors import LockNotAvailable, ProgramLimitExceeded
 
 from tailrace.errors import SinkError, TailraceError
 from tailrace.pipeline import faults, kernel
-from tailrace.pipeline.database import GONE, Database, first_line
+from tailrace.pipeline.database import GONE, Database, first_line, take_if_unclaimed
 from tailrace.pipeline.sinks.base import Batch, SinkContext, TaskSink
 from tailrace.pipeline.sinks.jdbc import jdbc
 from tailrace.pipeline.sinks.tables import Table, column_types, difference, unique_keys
@@ -34,7 +34,8 @@ class PostgresSink(TaskSink):
         owner = hashlib.sha256(f"{context.pipeline} {self.table}".encode()).hexdigest()[:12]
         self._prefix = f"staging_{owner}_"
         self.staging = Table("tailrace", f"{self._prefix}{secrets.token_hex(3)}")
-        self._database = Database(context.settings)
+        # Claimed as long as this sink lives: another of the pipeline, as a bounded run beside the stream, lets it be.
+        self._database = Database(context.settings, claim=str(self.staging))
         self._columns: dict[str, str] = {}
         self._copy: Any = None
         self._empty = sql.SQL("TRUNCATE {}").format(self.staging.identifier)
@@ -76,7 +77,10 @@ class PostgresSink(TaskSink):
 
     def finish(self, batch: Batch, rows: int) -> None:
         with self._database.transaction() as cursor:
-            cursor.execute(self._upsert())
+            try:
+                cursor.execute(self._upsert())
+            except ProgramLimitExceeded as problem:
+                raise self._too_long(str(problem)) from problem
             faults.reached("postgres-before-commit")
             cursor.execute(
                 "INSERT INTO tailrace.tokens AS t (pipeline, sink, epoch, batch_id, rows) VALUES (%s, %s, %s, %s, %s) "
@@ -105,6 +109,16 @@ class PostgresSink(TaskSink):
         return SinkError(
             f"{told}: {first_line(said)}.",
             "Mend that; the batch is tried again.",
+        )
+
+    def _too_long(self, said: str) -> SinkError:
+        """An index takes some 2,700 bytes of a row. It would be an outage by its class, and never end by itself."""
+        key = f"key ({', '.join(self.spec.key)})" if self.spec.key else "no key"
+        return SinkError(
+            f"Postgres does not take a row of pipeline {self.context.pipeline!r} for {self.table}, {key}: "
+            f"{first_line(said)}. Nothing of the batch was written there.",
+            'Keep such rows out with a rule, as expect("short_url", "octet_length(url) <= 2000"), and run the pipeline '
+            "again: it goes on from the same batch.",
         )
 
     def close(self) -> None:
@@ -161,13 +175,14 @@ class PostgresSink(TaskSink):
             )
 
     def _prepare_staging(self, cursor: Any) -> None:
-        # What killed processes left; one that is still writing keeps its table until the next time.
+        # What killed processes left; one whose executors are still writing keeps its table until the next time.
         listed = "SELECT tablename FROM pg_tables WHERE schemaname = 'tailrace' AND tablename ^@ %s"
         cursor.execute(listed, (self._prefix,))
-        for (name,) in cursor.fetchall():
-            with suppress(LockNotAvailable), cursor.connection.transaction():
-                cursor.execute("SET LOCAL lock_timeout = '1s'")
-                cursor.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(Table("tailrace", name).identifier))
+        for left in [Table("tailrace", name) for (name,) in cursor.fetchall()]:
+            if take_if_unclaimed(cursor, str(left)):
+                with suppress(LockNotAvailable), cursor.connection.transaction():
+                    cursor.execute("SET LOCAL lock_timeout = '1s'")
+                    cursor.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(left.identifier))
         columns = sql.SQL(", ").join(
             sql.SQL("{} {}").format(sql.Identifier(name), sql.SQL(kind)) for name, kind in self._columns.items()
         )
