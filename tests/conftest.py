@@ -5,11 +5,13 @@ from __future__ import annotations
 import shutil
 import signal
 import tempfile
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import psutil
 import pytest
 
 from tailrace.settings import Settings
@@ -23,15 +25,32 @@ if TYPE_CHECKING:
 def pytest_configure(config: pytest.Config) -> None:
     # PySpark leaves the loopback socket of every collect() to the garbage collector.
     config.addinivalue_line("filterwarnings", r"ignore:unclosed <socket.*raddr=\('127.0.0.1':ResourceWarning")
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends like Ctrl-C: no broker or database stays behind
+    # Ends like Ctrl-C: no broker or database stays behind.
+    leads = bool(config.getoption("numprocesses", None))
+    signal.signal(signal.SIGTERM, _end_lanes if leads else signal.default_int_handler)
+
+
+def _end_lanes(*_: object) -> None:
+    """Each lane ends what it has started before it is ended itself."""
+    lanes = psutil.Process().children()
+    for lane in lanes:
+        lane.terminate()
+    deadline = time.monotonic() + 60
+    while any(lane.is_running() and lane.children() for lane in lanes) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    raise KeyboardInterrupt
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A whole run has two lanes. Spark starts once all the same: what needs the session of this process stays together;
-    else a file does."""
+    """A whole run has two lanes. Spark starts once all the same: what needs the session of this process stays together,
+    and comes first, being half of all; else a file stays together."""
     for item in items:
-        needed = getattr(item, "fixturenames", ())
-        item.add_marker(pytest.mark.xdist_group("spark" if "spark" in needed else str(item.path)))
+        item.add_marker(pytest.mark.xdist_group("spark" if _needs_spark(item) else str(item.path)))
+    items.sort(key=_needs_spark, reverse=True)
+
+
+def _needs_spark(item: pytest.Item) -> bool:
+    return "spark" in getattr(item, "fixturenames", ())
 
 
 @pytest.fixture(scope="session")

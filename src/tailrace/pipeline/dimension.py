@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from tailrace.errors import DefinitionError, TailraceError
+from tailrace.errors import DefinitionError, ServiceError, TailraceError
 from tailrace.pipeline.database import Database, first_line
 from tailrace.pipeline.definition import IcebergSpec, PostgresSpec, SinkSpec
 from tailrace.spans import Span
@@ -111,7 +111,7 @@ class Dimension:
 
     def _refuse(self, problem: Exception, spark: SparkSession, settings: Settings) -> None:
         """Raises in better words what was said of the first copy: DefinitionError if the table is at fault,
-        ServiceError if Postgres is."""
+        ServiceError if Postgres is, or if there is no such table yet."""
         from pyspark.errors import AnalysisException
 
         from tailrace.pipeline import kernel, logical
@@ -126,10 +126,13 @@ class Dimension:
         elif not reason[0].startswith(_OF_THE_TABLE):
             raise Database(settings).trouble(*reason) from problem
         state, said = reason
-        what = "has no table to read" if state in _NO_TABLE else "cannot be read"
+        if state in _NO_TABLE:
+            raise ServiceError(
+                f"Dimension {self.name!r} has no table to read: {first_line(said)}.",
+                "Create the table, start what writes it, or correct the name.",
+            ) from problem
         raise DefinitionError(
-            f"Dimension {self.name!r} {what}: {first_line(said)}.",
-            "Create the table or correct the name; if another pipeline writes it, run that one first.",
+            f"Dimension {self.name!r} cannot be read: {first_line(said)}.", "Mend the table or its declaration."
         ) from problem
 
     def _read(self, spark: SparkSession, settings: Settings) -> DataFrame:
@@ -143,12 +146,13 @@ class Dimension:
 
 
 def load(spark: SparkSession, settings: Settings, pipeline: Pipeline, dimensions: Iterable[Dimension]) -> None:
-    """Read these side inputs of the pipeline. Raises DefinitionError, which names it, for one that cannot be used."""
+    """Read these side inputs of the pipeline. Raises DefinitionError for one that cannot be used, ServiceError for one
+    that is not there; both name the pipeline."""
     for one in dimensions:
         try:
             one.load(spark, settings)
-        except DefinitionError as problem:
-            raise DefinitionError(f"Pipeline {pipeline.name!r}: {problem.what}", problem.remedy) from problem
+        except (DefinitionError, ServiceError) as problem:
+            raise type(problem)(f"Pipeline {pipeline.name!r}: {problem.what}", problem.remedy) from problem
 
 
 def _local(spark: SparkSession, rows: Any, schema: Any) -> DataFrame:

@@ -26,11 +26,6 @@ class Facts:
     metrics: dict[str, int] = field(default_factory=dict)
 
     @property
-    def rows_in(self) -> int:
-        """Records in the offset range. Exact for topics without transactions and compaction, as the event log is."""
-        return sum(last - self.start.get(p, 0) for p, last in self.end.items())
-
-    @property
     def watermark(self) -> datetime | None:
         return moment(self.watermark_ms)
 

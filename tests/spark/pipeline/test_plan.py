@@ -82,9 +82,6 @@ def recounted(events):
         (lambda: partitioned("dayz(event_time)"), "cannot be partitioned by .*dayz"),
         (lambda: partitioned("days(url)"), "cannot be partitioned by .*Invalid source type string"),
         (lambda: partitioned("days("), "cannot be partitioned by .*Syntax error"),
-        (lambda: beside(postgres("public.no_such")), "'tested': Dimension 'public.no_such' has no table to read"),
-        (lambda: beside(postgres("no.such")), "'tested': Dimension 'no.such' has no table to read"),
-        (lambda: beside(iceberg("no.such")), "'tested': Dimension 'no.such' has no table to read"),
     ],
 )
 def test_a_function_that_does_not_fit(spark, local, wrong, says):
@@ -95,6 +92,13 @@ def test_a_function_that_does_not_fit(spark, local, wrong, says):
         check_all(spark, local, [(wrong(), Mode.parse("micro-batch"))])
 
 
+@pytest.mark.parametrize("table", [postgres("public.no_such"), postgres("no.such"), iceberg("no.such")])
+def test_a_side_input_without_its_table_is_said_and_waited_for(spark, local, table):
+    with pytest.raises(ServiceError, match=f"'tested': Dimension '{table.target}' has no table to read"):
+        plan(spark, local, beside(table))
+    assert check_all(spark, local, [(beside(table), Mode.parse("micro-batch"))]) == {}
+
+
 def test_partitions_that_fit(spark, local):
     for transform in ("url", "days(event_time)", "bucket(16, visitor_id)", "truncate(url, 4)"):
         assert plan(spark, local, partitioned(transform)).sinks == ["iceberg:t"]
@@ -102,7 +106,7 @@ def test_partitions_that_fit(spark, local):
 
 def test_a_service_that_is_away_is_not_the_pipelines_fault(spark, local):
     away = local.derive({"postgres.url": "postgresql://nobody@127.0.0.1:1/none"})
-    with pytest.raises(ServiceError, match=r"Postgres does not answer at 127\.0\.0\.1:1"):
+    with pytest.raises(ServiceError, match=r"'tested': Postgres does not answer at 127\.0\.0\.1:1"):
         plan(spark, away, beside(postgres("public.no_such")))
     assert check_all(spark, away, [(beside(postgres("public.no_such")), Mode.parse("micro-batch"))]) == {}
 
