@@ -5,13 +5,11 @@ from __future__ import annotations
 import shutil
 import signal
 import tempfile
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-import psutil
 import pytest
 
 from tailrace.settings import Settings
@@ -21,36 +19,26 @@ if TYPE_CHECKING:
 
     from tailrace.embedded.stack import Stack
 
+WITH_SPARK = ("tests/spark/", "tests/stack/pipeline/", "tests/stack/kernel/", "tests/stack/test_crash.py")
+
 
 def pytest_configure(config: pytest.Config) -> None:
     # PySpark leaves the loopback socket of every collect() to the garbage collector.
     config.addinivalue_line("filterwarnings", r"ignore:unclosed <socket.*raddr=\('127.0.0.1':ResourceWarning")
-    # Ends like Ctrl-C: no broker or database stays behind.
-    leads = bool(config.getoption("numprocesses", None))
-    signal.signal(signal.SIGTERM, _end_lanes if leads else signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends like Ctrl-C: no broker or database stays behind
 
 
-def _end_lanes(*_: object) -> None:
-    """Each lane ends what it has started before it is ended itself."""
-    lanes = psutil.Process().children()
-    for lane in lanes:
-        lane.terminate()
-    deadline = time.monotonic() + 60
-    while any(lane.is_running() and lane.children() for lane in lanes) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    raise KeyboardInterrupt
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """A whole run has two lanes. Spark starts once all the same: what needs it stays together; else a file does."""
+    from xdist.scheduler import LoadScopeScheduling
 
+    class Lanes(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            path = nodeid.partition("::")[0]
+            return "spark" if path.startswith(WITH_SPARK) else path
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A whole run has two lanes. Spark starts once all the same: what needs the session of this process stays together,
-    and comes first, being half of all; else a file stays together."""
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group("spark" if _needs_spark(item) else str(item.path)))
-    items.sort(key=_needs_spark, reverse=True)
-
-
-def _needs_spark(item: pytest.Item) -> bool:
-    return "spark" in getattr(item, "fixturenames", ())
+    return Lanes(config, log)
 
 
 @pytest.fixture(scope="session")

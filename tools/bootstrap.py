@@ -22,7 +22,7 @@ VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 STAMP = VENV / "tailrace-installed"
 DEV_VERBS = ("test", "lint", "bench")
-LANES = ("--numprocesses=2", "--dist=loadgroup")
+LANES = ("--numprocesses=2", "--dist=loadscope")
 LINTERS = (
     ("ruff", "check"),
     ("ruff", "format", "--check"),
