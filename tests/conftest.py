@@ -1,4 +1,4 @@
-"""Fixtures over the real parts: one Spark session for the whole run, one embedded stack for each of its lanes."""
+"""Fixtures over the real parts: one Spark session and one embedded stack for each lane of a run that needs them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
     from tailrace.embedded.stack import Stack
 
-WITH_SPARK = ("tests/spark/", "tests/stack/pipeline/", "tests/stack/kernel/", "tests/stack/test_crash.py")
+SLOW = ("tests/stack/test_crash.py", "tests/stack/pipeline/test_cluster.py")  # they wait for Sparks of their own
+WITH_SPARK = ("tests/spark/", "tests/stack/pipeline/", "tests/stack/kernel/")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -30,15 +31,26 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """A whole run has two lanes. Spark starts once all the same: what needs it stays together; else a file does."""
+    """A whole run has three lanes. What needs Spark's session stays together all the same, but for what takes longest;
+    else a file stays together."""
     from xdist.scheduler import LoadScopeScheduling
 
     class Lanes(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            path = nodeid.partition("::")[0]
-            return "spark" if path.startswith(WITH_SPARK) else path
+            return _together(nodeid)
 
     return Lanes(config, log)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What takes longest begins first, so that no lane is left with it at the end."""
+    order = {"slow": 0, "spark": 1}
+    items.sort(key=lambda item: order.get(_together(item.nodeid), len(order)))
+
+
+def _together(nodeid: str) -> str:
+    path = nodeid.partition("::")[0]
+    return "slow" if path.startswith(SLOW) else "spark" if path.startswith(WITH_SPARK) else path
 
 
 @pytest.fixture(scope="session")
