@@ -22,7 +22,7 @@ VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 STAMP = VENV / "tailrace-installed"
 DEV_VERBS = ("test", "lint", "bench")
-LANES = ("--numprocesses=3", "--dist=loadscope", "--no-loadscope-reorder")
+LANES = ("--numprocesses=2", "--dist=loadscope", "--no-loadscope-reorder")
 LINTERS = (
     ("ruff", "check"),
     ("ruff", "format", "--check"),
@@ -45,8 +45,8 @@ def main(arguments: Sequence[str]) -> NoReturn:
 
 
 def test(arguments: Sequence[str]) -> NoReturn:
-    """pytest, with a browser that is really there. All tests together run in three lanes, because most of the time a
-    test waits for something; some of them, named, in one."""
+    """pytest, with a browser that is really there. All tests together run in two lanes, because half of the time a test
+    waits for something; some of them, named, in one."""
     find_browser()
     os.chdir(ROOT)
     named = any(Path(argument.partition("::")[0]).exists() for argument in arguments)
