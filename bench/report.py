@@ -31,6 +31,7 @@ WHY = {
     ("latency-stateful", "flink"): "it passes on each update at once, and may repeat it; here batches are written once",
     ("latency-stateless", "flink"): "both wait for Kafka for most of it, and the scatter of the machine is larger",
 }
+UNSTEADY_PERCENT = 2.0  # stolen by the host: engines that take turns then no longer meet the same machine
 LONG = " --long"
 MOST_COLUMNS = 8  # of a table in a terminal; a line with more kinds of figures is told in words
 FLOOR = "kafka alone"  # what the line costs without any engine: no peer to be compared with
@@ -190,8 +191,7 @@ def _losses(store: dict[str, Any], order: list[str]) -> list[str]:
     for name in _sections(store, order):
         for engine, figures in store["lines"].get(name, {}).get("ratios", {}).items():
             compared += len(figures)
-            known = WHY.get((name.removesuffix(LONG), engine))
-            why = f" ({known})" if known else ""
+            why = _why(name, engine, store["lines"][name])
             lost += [
                 f"- {name}, {figure.replace('_', ' ')}: {_ratio(ratio)} against {engine}{why}"
                 for figure, ratio in figures.items()
@@ -199,6 +199,15 @@ def _losses(store: dict[str, Any], order: list[str]) -> list[str]:
             ]
     none = f"In none of the {compared} ratios above." if compared else "Nothing was compared yet."
     return ["", "## Where Tailrace loses", "", *(lost or [none])]
+
+
+def _why(name: str, engine: str, line: dict[str, Any]) -> str:
+    """What is known of the reason, and whether the machine was steady enough to speak of one."""
+    known = [WHY.get((name.removesuffix(LONG), engine), "")]
+    if line.get("stolen_percent", 0) > UNSTEADY_PERCENT:
+        known.append(f"an unsteady machine: {line['stolen_percent']:.1f} % of it was stolen")
+    reasons = "; ".join(filter(None, known))
+    return f" ({reasons})" if reasons else ""
 
 
 def _flat(text: str) -> str:

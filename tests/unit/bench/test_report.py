@@ -57,6 +57,14 @@ def test_the_page_says_what_was_measured_and_what_was_not():
     assert "throughput-tumble, steady rows per second: 0.50 against flink" in page
 
 
+@pytest.mark.parametrize(("stolen", "said"), [(0.5, "0.50 against flink"), (7.13, "flink (an unsteady machine: 7.1 %")])
+def test_a_loss_says_whether_the_machine_was_steady(stolen, said):
+    store = report.load_store(_nowhere())
+    store["lines"]["live"] = {"ratios": {"flink": {"p50_ms": 0.5}}, "stolen_percent": stolen}
+    (loss,) = [line for line in report._losses(store, ["live"]) if line.startswith("- live")]
+    assert said in loss and (stolen > 5) == ("unsteady" in loss)
+
+
 def test_a_page_without_ratios_claims_no_victory():
     assert "Nothing was compared yet." in report.page(report.load_store(_nowhere()), ["live"], {})
 
