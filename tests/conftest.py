@@ -31,8 +31,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """A whole run has two lanes: a third made the processor the limit on two cores, and everything slower. What needs
-    Spark's session stays together, but for what takes longest; else a file stays together."""
+    """A whole run has two lanes. What needs Spark's session stays together, but for what takes longest; else a file
+    stays together."""
     from xdist.scheduler import LoadScopeScheduling
 
     class Lanes(LoadScopeScheduling):
