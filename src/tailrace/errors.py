@@ -21,6 +21,9 @@ The command line prints `what`, then `remedy`, and exits with `exit_code`; a tra
 
 from __future__ import annotations
 
+import traceback
+from pathlib import Path
+
 
 class TailraceError(Exception):
     """Something went wrong that a person can mend.
@@ -82,3 +85,18 @@ class ExpectationFailed(TailraceError):  # noqa: N818 - named for what happened
 
 class LedgerError(TailraceError):
     exit_code = 3
+
+
+MEND = "Mend it there; `tailrace --debug plan` shows the whole traceback."  # the remedy for what `raised` says
+
+
+def raised(problem: Exception, project: Path, said: str) -> str:
+    """What somebody's own code raised, with the line of theirs that did: the innermost in this file or folder."""
+    frames = [one for one in traceback.extract_tb(problem.__traceback__) if _is_theirs(Path(one.filename), project)]
+    place = f" in line {frames[-1].lineno} of {frames[-1].filename}" if frames else ""
+    return f"{type(problem).__name__}{place}: {said}".strip(": ")
+
+
+def _is_theirs(file: Path, project: Path) -> bool:
+    ours = file.is_relative_to(Path(__file__).parent)
+    return file.is_relative_to(project) and not ours and "site-packages" not in file.parts

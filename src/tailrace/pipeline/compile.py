@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import traceback
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tailrace.errors import DefinitionError, TailraceError
+from tailrace.errors import MEND, DefinitionError, TailraceError, raised
 from tailrace.pipeline import logical
 from tailrace.pipeline.absent import is_absent
 from tailrace.pipeline.entry import EVENT, EVENT_COLUMNS, Entry
@@ -120,14 +120,7 @@ class _explained:  # noqa: N801 - used as a statement
                 f"Pipeline {self.pipeline.name!r}: {self.part} does not fit the data: {said}",
                 f"The events have the columns {', '.join(EVENT_COLUMNS)}.",
             ) from problem
-        raised = f"{type(problem).__name__}{self._line(problem)}"
+        file = Path(self.pipeline.function.__code__.co_filename)
         raise DefinitionError(
-            f"Pipeline {self.pipeline.name!r}: {self.part} raised {raised}: {said}",
-            "Mend it there; `tailrace --debug plan` shows the whole traceback.",
+            f"Pipeline {self.pipeline.name!r}: {self.part} raised {raised(problem, file, said)}", MEND
         ) from problem
-
-    def _line(self, problem: Exception) -> str:
-        """Where in the user's own file it happened."""
-        place = self.pipeline.function.__code__.co_filename
-        frames = [frame for frame in traceback.extract_tb(problem.__traceback__) if frame.filename == place]
-        return f" in line {frames[-1].lineno} of {place}" if frames else ""

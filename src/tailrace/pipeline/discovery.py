@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import importlib
 import sys
-import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 
-from tailrace.errors import DefinitionError, SettingsError, TailraceError
+from tailrace.errors import MEND, DefinitionError, SettingsError, TailraceError, raised
 from tailrace.pipeline.definition import Pipeline
 from tailrace.settings import Settings
-
-_STDLIB = str(Path(importlib.__file__).parent.parent)
 
 
 def discover(settings: Settings) -> dict[str, Pipeline]:
@@ -52,9 +49,9 @@ def choose(pipelines: dict[str, Pipeline], names: Sequence[str]) -> list[Pipelin
 
 
 def _import(name: str, path: Path | None) -> ModuleType:
-    folder = str((path or Path.cwd()).absolute())
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
+    folder = (path or Path.cwd()).absolute()
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
     try:
         return importlib.import_module(name)
     except TailraceError:
@@ -66,19 +63,6 @@ def _import(name: str, path: Path | None) -> ModuleType:
                 "Set pipelines.path to the folder that holds it, or correct the name.",
             ) from None
         raise DefinitionError(
-            f"The pipelines' module {name!r} (pipelines.module) cannot be imported: {_told(problem)}.",
-            f"Mend it; `python -c 'import {name}'` in {folder} shows the way there.",
+            f"The pipelines' module {name!r} (pipelines.module) raised {raised(problem, folder, str(problem))}",
+            MEND,
         ) from problem
-
-
-def _told(problem: Exception) -> str:
-    """An error of the user's own code, with the line that they wrote: the innermost that is no library's."""
-    what = f"{type(problem).__name__}: {problem}".strip(": ")
-    if isinstance(problem, SyntaxError):
-        return what  # it names file and line itself
-    lines = [one for one in traceback.extract_tb(problem.__traceback__) if not _of_library(one.filename)]
-    return f"{what} ({lines[-1].filename}, line {lines[-1].lineno})" if lines else what
-
-
-def _of_library(file: str) -> bool:
-    return file.startswith("<") or "site-packages" in file or Path(file) == Path(__file__) or _STDLIB in file
