@@ -72,8 +72,8 @@ class Rules:
         types = [*CONTENT_TYPES, *(one.lower() for one in capture.skip_content_types)]
         self._types = tuple(one.encode() for one in types)
         secret_headers = (one.lower().encode() for one in {*SECRET_HEADERS, *capture.redact_headers})
-        self._secret_headers = frozenset(secret_headers)
-        self._touched = self._secret_headers | {one.encode() for one in URL_HEADERS}
+        self._hidden = {name: (name, REDACTED) for name in secret_headers}
+        self._urls = frozenset(one.encode() for one in URL_HEADERS)
         self._secret_parameters = frozenset(one.lower().encode() for one in {*SECRET_PARAMETERS, *capture.redact_query})
         self._path_answers: dict[str, str] = {}
         self._host_answers: dict[bytes, str] = {}
@@ -141,18 +141,22 @@ class Rules:
     def redact(self, path: bytes, query: bytes | None, headers: Headers) -> tuple[bytes, bytes | None, Headers]:
         """The request as it may leave the worker: without credentials, cookies and the values of secret parameters, in
         the query and in the referrer. Header names must be lower-case. A path with a query in it loses that."""
-        touched = self._touched
-        clean = [header if header[0] not in touched else self._redact_header(*header) for header in headers]
+        hidden, urls = self._hidden, self._urls
+        clean = []
+        for header in headers:
+            name = header[0]
+            if name in hidden:
+                header = hidden[name]
+            elif name in urls and b"?" in header[1]:
+                header = name, self._redact_url(header[1])
+            clean.append(header)
         if b"?" in path:
             path = path.partition(b"?")[0]
         return path, self._redact_query(query) if query else query, clean
 
-    def _redact_header(self, name: bytes, value: bytes) -> tuple[bytes, bytes]:
-        return name, REDACTED if name in self._secret_headers else self._redact_url(value)
-
     def _redact_url(self, url: bytes) -> bytes:
         path, mark, query = url.partition(b"?")
-        return path + mark + self._redact_query(query) if mark else url
+        return path + mark + self._redact_query(query)
 
     def _redact_query(self, query: bytes) -> bytes:
         """The query string with the values of secret parameters replaced. Encoded names do not slip through."""
