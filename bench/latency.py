@@ -98,6 +98,7 @@ def run(context: Context, line: str, variants: Sequence[Variant], taking: Sequen
     if "tailrace" in taking:
         engines.wake(context, "tailrace")
     seconds = context.scaled(SECONDS / context.rounds if context.long else SHORT_SECONDS)
+    warm = WARM_SECONDS if context.long else SHORT_WARM_SECONDS
     variants = [one for one in variants if not one.engine or one.engine in taking]
     variants = [one for one in variants if context.long or not one.is_long]
     rounds: dict[str, list[list[float]]] = {variant.name: [] for variant in variants}
@@ -110,7 +111,8 @@ def run(context: Context, line: str, variants: Sequence[Variant], taking: Sequen
             fraction = (number + place / len(variants)) / context.rounds
             context.progress(fraction, f"{line}: {variant.name}, round {number + 1} of {context.rounds}")
             try:
-                found, lost = _measure(context, variant, seconds if variant.engine else min(seconds, FLOOR_SECONDS))
+                counted = seconds if variant.engine else min(seconds, FLOOR_SECONDS)
+                found, lost = _measure(context, variant, warm, counted)
             except ServiceError as problem:
                 problems[variant.name] = str(problem)
             else:
@@ -120,10 +122,10 @@ def run(context: Context, line: str, variants: Sequence[Variant], taking: Sequen
         after = time.monotonic()
         if not context.long and after - began + after - before > LONGEST_SECONDS:
             break
-    return [_result(line, variant, rounds[variant.name], problems.get(variant.name)) for variant in variants]
+    return [_result(line, variant, warm, rounds[variant.name], problems.get(variant.name)) for variant in variants]
 
 
-def _result(line: str, variant: Variant, rounds: list[list[float]], problem: str | None) -> Result:
+def _result(line: str, variant: Variant, warm: float, rounds: list[list[float]], problem: str | None) -> Result:
     figures: dict[str, float] = {}
     if rounds:
         p99 = [percentile(found, 99) for found in rounds]
@@ -135,7 +137,7 @@ def _result(line: str, variant: Variant, rounds: list[list[float]], problem: str
             "max_ms": max(max(found) for found in rounds),
             "clicks": float(sum(map(len, rounds))),
         }
-    note = "; ".join(text for text in (variant.note, problem) if text)
+    note = "; ".join(text for text in (variant.note, f"the first {warm:.0f} s not counted", problem) if text)
     return Result(line, variant.name, figures, ok=problem is None and bool(rounds), note=note)
 
 
@@ -145,7 +147,7 @@ def percentile(values: Sequence[float], percent: float) -> float:
     return ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))]
 
 
-def _measure(context: Context, variant: Variant, seconds: float) -> tuple[list[float], int]:
+def _measure(context: Context, variant: Variant, warm: float, seconds: float) -> tuple[list[float], int]:
     """Latencies in ms of the clicks after warm-up, and how many never came."""
     mark = f"{os.getpid()}-{time.time_ns() % 10**9}"
     topic, result = f"bench.live.{mark}", f"bench.{variant.workload}.{variant.engine}.{mark}"
@@ -157,7 +159,7 @@ def _measure(context: Context, variant: Variant, seconds: float) -> tuple[list[f
     try:
         with _engine(context, variant, topic, result) as child:
             _wait_for_first(sender, receiver, child, variant)
-            sender.send(WARM_SECONDS if context.long else SHORT_WARM_SECONDS, keep=False)
+            sender.send(warm, keep=False)
             with _without_garbage():
                 sender.send(seconds, keep=True)
             time.sleep(GRACE_SECONDS)
