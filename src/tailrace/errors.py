@@ -98,5 +98,6 @@ def raised(problem: Exception, project: Path, said: str) -> str:
 
 
 def _is_theirs(file: Path, project: Path) -> bool:
-    ours = file.is_relative_to(Path(__file__).parent)
-    return file.is_relative_to(project) and not ours and "site-packages" not in file.parts
+    if not file.is_relative_to(project) or file.is_relative_to(Path(__file__).parent):
+        return False
+    return "site-packages" not in file.relative_to(project).parts  # where a project may itself be installed
