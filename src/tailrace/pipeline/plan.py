@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from tailrace.errors import PipelineError
-from tailrace.pipeline import carry, checkpoint, dimension, late, logical, modes, partitions, realtime
+from tailrace.pipeline import carry, checkpoint, dimension, late, logical, modes, partitions, realtime, retention
 from tailrace.pipeline.modes import KINDS, Mode
 from tailrace.pipeline.queries import Prepared, compile_stream, prepare, session_for
 
@@ -56,6 +56,7 @@ def plan(spark: SparkSession, settings: Settings, pipeline: Pipeline) -> Plan:
     partitions.check(compiled)
     shape = checkpoint.fingerprint(pipeline, compiled.result, settings.spark.shuffle_partitions)
     checkpoint.check(settings, pipeline.name, shape)
+    retention.check_start(settings, pipeline)
     source = pipeline.source
     return Plan(
         name=pipeline.name,

@@ -100,6 +100,7 @@ def prepare(spark: SparkSession, settings: Settings, pipeline: Pipeline, mode: M
     partitions.check(compiled)
     shape = checkpoint.fingerprint(pipeline, compiled.result, settings.spark.shuffle_partitions)
     checkpoint.check(settings, pipeline.name, shape)
+    retention.check_start(settings, pipeline)
     return Prepared(session, compiled, shape, versions, routed)
 
 
@@ -108,8 +109,8 @@ def start_query(settings: Settings, database: Database, prepared: Prepared, mode
     session, compiled = prepared.session, prepared.compiled
     pipeline = compiled.pipeline
     claimed = checkpoint.claim(settings, pipeline.name, prepared.shape)
-    retention.check(settings, pipeline, claimed.path)
     position = checkpoint.resume_offsets(claimed.path, pipeline.source.topic)
+    retention.check(settings, pipeline, claimed.path, position)
     prepare_store(session, settings, pipeline, position)
     status.position = position
     database.prepare()

@@ -1,4 +1,4 @@
-"""Records that are gone from the log before a pipeline has read them."""
+"""Records that a pipeline would read and the log does not have: gone before they were read, or never there."""
 
 from __future__ import annotations
 
@@ -15,11 +15,28 @@ if TYPE_CHECKING:
     from tailrace.settings import Settings
 
 
-def check(settings: Settings, pipeline: Pipeline, path: Path) -> None:
-    """Raises PipelineError if the log no longer has what the checkpoint in `path` would read next, and TopicError if it
-    ends before that. Without a checkpoint there is nothing to miss."""
+def check_start(settings: Settings, pipeline: Pipeline) -> None:
+    """Raises PipelineError if a pipeline without a checkpoint is to begin at offsets that its topic does not have."""
+    source, path = pipeline.source, checkpoint.folder(settings, pipeline.name)
+    if not source.start.partitions or checkpoint.initial_offsets(path, source.topic):
+        return
+    first, last = sources.ends(settings, source.topic)
+    asked = source.start.partitions.items()
+    wrong = {p: offset for p, offset in asked if p not in first or not first[p] <= offset <= last[p]}
+    if wrong:
+        spans = ", ".join(f"partition {p} begins at {low} and ends at {last[p]}" for p, low in sorted(first.items()))
+        raise PipelineError(
+            f"Pipeline {pipeline.name!r} cannot start at {StartingOffsets.explicit(wrong)}: of topic {source.topic!r}, "
+            f"{spans}.",
+            f'Correct start="{source.start}" in its log(…), or declare start="earliest".',
+        )
+
+
+def check(settings: Settings, pipeline: Pipeline, path: Path, resumed: Mapping[int, int]) -> None:
+    """Raises PipelineError if the log no longer has what the checkpoint in `path` would read next, from `resumed` on,
+    and TopicError if it ends before that. Without a checkpoint there is nothing to miss."""
     topic = pipeline.source.topic
-    position = checkpoint.resume_offsets(path, topic) or checkpoint.initial_offsets(path, topic)
+    position = resumed or checkpoint.initial_offsets(path, topic)
     if not position:
         return
     first, last = sources.ends(settings, topic)

@@ -12,6 +12,7 @@ from confluent_kafka.admin import NewTopic
 from tailrace import kafka, log, pipeline
 from tailrace.errors import PipelineError, TopicError
 from tailrace.log.producer import admin
+from tailrace.pipeline.plan import plan
 from tailrace.pipeline.reset import reset
 
 
@@ -57,6 +58,24 @@ def test_records_that_are_gone_are_named_with_a_way_on(wide_project, caplog):
     reset(project.settings, pipe.name, project.spark)
     project.run(copies(project, start="0:8,1:1,2:0"))
     assert sorted(urls(project, pipe)) == sorted(["/1", "/2", "/other", *[f"/{n}" for n in (3, 4, 5, 6, 9, 10)]])
+
+
+def test_a_start_that_the_log_does_not_have_is_said_at_plan_time(wide_project):
+    project = wide_project
+    project.send(*[project.event(url=f"/{number}") for number in range(4)])
+    forget(project, 2)
+    for start in ("0:1", "0:5", "0:2,7:0"):
+        with pytest.raises(PipelineError) as told:
+            plan(project.spark, project.settings, copies(project, start=start))
+        assert f"topic {project.source!r}, partition 0 begins at 2 and ends at 4, partition 1" in told.value.what
+        assert f'start="{start}"' in told.value.remedy
+        with pytest.raises(PipelineError, match="cannot start at"):
+            project.run(copies(project, start=start))
+    pipe = copies(project, start="0:3")
+    project.run(pipe)
+    assert urls(project, pipe) == ["/3"]
+    forget(project, 4)
+    plan(project.spark, project.settings, pipe)  # the checkpoint says where it goes on
 
 
 def made_anew(project):
