@@ -115,6 +115,26 @@ def test_a_referrer_can_be_redacted_as_a_whole():
     assert headers == [(b"referer", b"[redacted]")]
 
 
+@pytest.mark.parametrize(
+    ("sent", "known"),
+    [
+        (b"visitor=0123456789ab", "0123456789ab"),
+        (b"a=1; visitor=0123456789ab", "0123456789ab"),
+        (b"a=1;visitor=0123456789ab ; b=2", "0123456789ab"),
+        (b"xvisitor=wrong0123; visitor=0123456789ab", "0123456789ab"),
+        (b"a=visitor=0123456789ab", None),
+        (b'a="b visitor=0123456789ab"', None),
+        (b"visitor=short", None),
+        (b"visitor=0123456789ab<script>", None),
+        (b"visitor=" + b"0" * 65, None),
+        (b"visitor", None),
+    ],
+)
+def test_the_visitor_is_read_from_the_cookie_of_that_name(sent, known):
+    cookie = rules(cookie="visitor").cookie
+    assert cookie.read([(b"accept", b"*/*"), (b"cookie", b"other=1"), (b"cookie", sent)]) == known
+
+
 def test_a_scanner_does_not_fill_the_memory():
     own = rules()
     for number in range(10_000):
