@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -91,18 +92,25 @@ class Runner:
 
 
 def local_slots(settings: Settings, runs: Sequence[tuple[Pipeline, Mode]]) -> Settings:
-    """Settings whose local Spark has enough task slots; settings for a cluster are left as they are."""
+    """Settings whose local Spark has enough task slots: as many as `spark.master` says, and one more for each real-time
+    partition. Settings for a cluster are left as they are."""
     from tailrace.pipeline.session import in_one_process
 
     if not in_one_process(settings.spark.master):
         return settings
     topics = {pipeline.source.topic for pipeline, mode in runs if mode.kind == "realtime"}
     partitions = {topic: len(partition_numbers(settings, topic)) for topic in topics}
-    return settings.derive({"spark.master": f"local[{slots(runs, partitions, os.cpu_count() or 2)}]"})
+    return settings.derive({"spark.master": f"local[{slots(runs, partitions, _named(settings.spark.master))}]"})
 
 
-def slots(runs: Sequence[tuple[Pipeline, Mode]], partitions: dict[str, int], cores: int) -> int:
+def _named(master: str) -> int:
+    """The slots that a local master names; `local[*]` means one a core."""
+    number = re.match(r"local\[(\d+)", master)
+    return int(number[1]) if number else os.cpu_count() or 2
+
+
+def slots(runs: Sequence[tuple[Pipeline, Mode]], partitions: dict[str, int], batches: int) -> int:
     """How many task slots a local Spark needs: a real-time partition holds its slot for good, the others take turns."""
     held = sum(partitions[pipeline.source.topic] for pipeline, mode in runs if mode.kind == "realtime")
     others = any(mode.kind != "realtime" for _, mode in runs)
-    return held + (max(2, cores) if others else 1)
+    return held + (max(2, batches) if others else 1)

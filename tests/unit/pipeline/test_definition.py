@@ -9,7 +9,8 @@ from tailrace import expect, iceberg, kafka, log, pipeline, postgres
 from tailrace.errors import DefinitionError, ModeError
 from tailrace.pipeline.calendar import next_run
 from tailrace.pipeline.modes import Mode
-from tailrace.pipeline.run import slots
+from tailrace.pipeline.run import local_slots, slots
+from tailrace.settings import Settings
 from tailrace.spans import Span
 
 
@@ -110,12 +111,18 @@ def test_the_next_hour_and_day_begin_where_the_user_lives(kind, zone, now, then)
     assert found.timestamp() == datetime.fromisoformat(then).timestamp()
 
 
+@pipeline(source=log("events"), sinks=[kafka("t", key=["a"])])
+def copied(events):
+    return events
+
+
 def test_a_real_time_partition_holds_its_slot():
-    source = log("events")
+    live, hourly = (copied, Mode.parse("realtime")), (copied, Mode.parse("hourly"))
+    assert slots([live], {"events": 4}, batches=2) == 5
+    assert slots([live, hourly], {"events": 4}, batches=2) == 6
 
-    def one(events):
-        return events
 
-    declared = pipeline(source=source, sinks=[kafka("t", key=["a"])])(one)
-    assert slots([(declared, Mode.parse("realtime"))], {"events": 4}, cores=2) == 5
-    assert slots([(declared, Mode.parse("realtime")), (declared, Mode.parse("hourly"))], {"events": 4}, cores=2) == 6
+@pytest.mark.parametrize(("master", "given"), [("local[4]", "local[4]"), ("local[3,2]", "local[3]"), ("yarn", "yarn")])
+def test_task_slots_that_a_master_names_are_kept(master, given):
+    settings = Settings().derive({"spark.master": master})
+    assert local_slots(settings, [(copied, Mode.parse("hourly"))]).spark.master == given
