@@ -39,7 +39,8 @@ SECONDS = 300.0  # of the long form, in all rounds together
 SHORT_SECONDS = 15.0  # of the short one, in each round
 FLOOR_SECONDS = 60.0
 LONGEST_SECONDS = 270.0  # no further round is begun that would end later than this, unless --long is asked for
-WARM_SECONDS, SHORT_WARM_SECONDS = 45.0, 25.0  # Java compiles for most of the first minute
+WARM_SECONDS = 45.0  # Java compiles for most of the first minute
+FLOOR_WARM_SECONDS = 5.0  # no engine, and the broker is awake
 BROKER_SECONDS = 30.0  # a broker that has just been started is slow: its Java compiles what runs often
 START_SECONDS = 300.0
 GRACE_SECONDS = 2.0
@@ -58,6 +59,11 @@ class Variant:
     changes: dict[str, Any] = field(default_factory=dict)
     note: str = ""
     is_long: bool = False  # says something only in turns of a minute
+
+    @property
+    def warm(self) -> float:
+        """Seconds that are not counted."""
+        return WARM_SECONDS if self.engine else FLOOR_WARM_SECONDS
 
 
 QUICK = {"bounded": False, "buffer_timeout": "0 ms", "linger": "0"}
@@ -98,7 +104,6 @@ def run(context: Context, line: str, variants: Sequence[Variant], taking: Sequen
     if "tailrace" in taking:
         engines.wake(context, "tailrace")
     seconds = context.scaled(SECONDS / context.rounds if context.long else SHORT_SECONDS)
-    warm = WARM_SECONDS if context.long else SHORT_WARM_SECONDS
     variants = [one for one in variants if not one.engine or one.engine in taking]
     variants = [one for one in variants if context.long or not one.is_long]
     rounds: dict[str, list[list[float]]] = {variant.name: [] for variant in variants}
@@ -112,7 +117,7 @@ def run(context: Context, line: str, variants: Sequence[Variant], taking: Sequen
             context.progress(fraction, f"{line}: {variant.name}, round {number + 1} of {context.rounds}")
             try:
                 counted = seconds if variant.engine else min(seconds, FLOOR_SECONDS)
-                found, lost = _measure(context, variant, warm, counted)
+                found, lost = _measure(context, variant, counted)
             except ServiceError as problem:
                 problems[variant.name] = str(problem)
             else:
@@ -122,10 +127,10 @@ def run(context: Context, line: str, variants: Sequence[Variant], taking: Sequen
         after = time.monotonic()
         if not context.long and after - began + after - before > LONGEST_SECONDS:
             break
-    return [_result(line, variant, warm, rounds[variant.name], problems.get(variant.name)) for variant in variants]
+    return [_result(line, variant, rounds[variant.name], problems.get(variant.name)) for variant in variants]
 
 
-def _result(line: str, variant: Variant, warm: float, rounds: list[list[float]], problem: str | None) -> Result:
+def _result(line: str, variant: Variant, rounds: list[list[float]], problem: str | None) -> Result:
     figures: dict[str, float] = {}
     if rounds:
         p99 = [percentile(found, 99) for found in rounds]
@@ -137,7 +142,7 @@ def _result(line: str, variant: Variant, warm: float, rounds: list[list[float]],
             "max_ms": max(max(found) for found in rounds),
             "clicks": float(sum(map(len, rounds))),
         }
-    note = "; ".join(text for text in (variant.note, f"the first {warm:.0f} s not counted", problem) if text)
+    note = "; ".join(text for text in (variant.note, f"the first {variant.warm:.0f} s not counted", problem) if text)
     return Result(line, variant.name, figures, ok=problem is None and bool(rounds), note=note)
 
 
@@ -147,7 +152,7 @@ def percentile(values: Sequence[float], percent: float) -> float:
     return ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))]
 
 
-def _measure(context: Context, variant: Variant, warm: float, seconds: float) -> tuple[list[float], int]:
+def _measure(context: Context, variant: Variant, seconds: float) -> tuple[list[float], int]:
     """Latencies in ms of the clicks after warm-up, and how many never came."""
     mark = f"{os.getpid()}-{time.time_ns() % 10**9}"
     topic, result = f"bench.live.{mark}", f"bench.{variant.workload}.{variant.engine}.{mark}"
@@ -159,7 +164,7 @@ def _measure(context: Context, variant: Variant, warm: float, seconds: float) ->
     try:
         with _engine(context, variant, topic, result) as child:
             _wait_for_first(sender, receiver, child, variant)
-            sender.send(warm, keep=False)
+            sender.send(variant.warm, keep=False)
             with _without_garbage():
                 sender.send(seconds, keep=True)
             time.sleep(GRACE_SECONDS)
