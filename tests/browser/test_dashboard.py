@@ -141,6 +141,12 @@ def test_nothing_sticks_out(live: LiveProcess, filled: Feed, open_page: Open, wi
     assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
+def test_a_chart_that_is_not_drawn_yet_does_not_stick_out(live: LiveProcess, open_page: Open):
+    page = open_page(live.url, width=320)
+    page.evaluate("document.querySelector('.chart').append(document.createElement('canvas'))")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 320
+
+
 def test_no_other_host_is_asked_and_nothing_runs_inline(live: LiveProcess, filled: Feed, open_page: Open):
     page = open_page("about:blank")
     hosts: set[str] = set()
