@@ -9,9 +9,9 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from tailrace.errors import PipelineError
-from tailrace.pipeline import carry, checkpoint, dimension, late, logical, modes, partitions, realtime, retention
+from tailrace.pipeline import carry, checkpoint, dimension, logical, modes, realtime
 from tailrace.pipeline.modes import KINDS, Mode
-from tailrace.pipeline.queries import Prepared, compile_stream, prepare, session_for
+from tailrace.pipeline.queries import Prepared, check, compile_stream, prepare, session_for
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,11 +52,7 @@ def plan(spark: SparkSession, settings: Settings, pipeline: Pipeline) -> Plan:
     session = session_for(spark, settings, pipeline)
     dimension.load(session, settings, pipeline, (one for one in pipeline.dimensions if not one.version))
     compiled = compile_stream(session, settings, pipeline)
-    late.check(compiled)
-    partitions.check(compiled)
-    shape = checkpoint.fingerprint(pipeline, compiled.result, settings.spark.shuffle_partitions)
-    checkpoint.check(settings, pipeline.name, shape)
-    retention.check_start(settings, pipeline)
+    check(settings, compiled)
     source = pipeline.source
     return Plan(
         name=pipeline.name,

@@ -96,12 +96,19 @@ def prepare(spark: SparkSession, settings: Settings, pipeline: Pipeline, mode: M
 
         sink: Any = pipeline.sinks[0]
         routed = route(session, compiled, settled(sink, settings))
+    return Prepared(session, compiled, check(settings, compiled), versions, routed)
+
+
+def check(settings: Settings, compiled: Compiled) -> dict[str, Any]:
+    """The shape of the pipeline, for its checkpoint. Raises PipelineError for what would fail in every mode: late rows
+    that could not be told, partitions, a checkpoint of another version, a start that the log does not have."""
+    pipeline = compiled.pipeline
     late.check(compiled)
     partitions.check(compiled)
     shape = checkpoint.fingerprint(pipeline, compiled.result, settings.spark.shuffle_partitions)
     checkpoint.check(settings, pipeline.name, shape)
     retention.check_start(settings, pipeline)
-    return Prepared(session, compiled, shape, versions, routed)
+    return shape
 
 
 def start_query(settings: Settings, database: Database, prepared: Prepared, mode: Mode, status: Status) -> Query:
