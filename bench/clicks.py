@@ -195,14 +195,14 @@ def _produce(producer: Producer, topic: str, key: bytes, value: bytes) -> None:
 def fresh_topic(settings: Settings, topic: str, partitions: int = PARTITIONS) -> None:
     """An empty topic, whatever was there before."""
     drop_topics(settings, [topic])
-    admin = AdminClient({"bootstrap.servers": settings.kafka.bootstrap})
+    admin = AdminClient({"bootstrap.servers": settings.kafka.bootstrap, "log_level": 2})
     wanted = NewTopic(topic, partitions, 1, config={"retention.ms": "-1"})
     admin.create_topics([wanted], operation_timeout=30)[topic].result(30)
 
 
 def drop_topics(settings: Settings, topics: list[str]) -> None:
     """Delete those that exist, and wait until they are gone."""
-    admin = AdminClient({"bootstrap.servers": settings.kafka.bootstrap})
+    admin = AdminClient({"bootstrap.servers": settings.kafka.bootstrap, "log_level": 2})
     there = [topic for topic in topics if topic in admin.list_topics(timeout=10).topics]
     if not there:
         return

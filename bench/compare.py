@@ -43,7 +43,7 @@ def rows(settings: Settings, topic: str) -> Iterator[Row]:
         consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in partitions])
         left = set(partitions)
         while left:
-            for message in consumer.consume(10_000, timeout=10):
+            for message in consumer.consume(10_000, timeout=0.5):
                 error = message.error()
                 if error is None:
                     if message.value() is not None:

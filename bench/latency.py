@@ -1,52 +1,36 @@
 """Milliseconds from the moment a click is sent to Kafka to the moment a consumer holds its result.
 
-Clicks are sent at a steady rate by one thread; a second process consumes the results and notes its own clock. Both
-clocks are this machine's. Neither looks into what it sends or receives before the end, and neither collects garbage: a
-pause of theirs would be taken for one of the engine. A count answers a click when it is the first update of that page
-that has seen it.
+All engines of a line are started and warmed up together. Then each is measured alone, in interleaved rounds: whose turn
+it is not is stopped by a signal, as if it were not there, and goes on where it was when its next turn comes. So three
+rounds cost one start, and all engines meet the same minutes of the machine. With --long every round is one of an engine
+by itself, in a fresh process and without a break.
 """
 
 from __future__ import annotations
 
-import gc
-import multiprocessing
 import os
 import shutil
 import time
-from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
-from datetime import timedelta
-from multiprocessing.connection import Connection
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any
 
-import orjson
-from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+import psutil
 
-from bench import compare, engines, machine, report
-from bench.clicks import PARTITIONS, fresh_topic
-from bench.clicks import drop_topics as drop
+from bench import engines, machine, peers, report
+from bench.clicks import drop_topics, fresh_topic
 from bench.line import Context, Result
+from bench.stopwatch import Noted, Receiver, Sender, matched
 from bench.throughput import spread
-from tailrace.errors import ServiceError
-from tailrace.event import now
-from tailrace.visitors.direct import generate
 
-RATE = 500
 SECONDS = 300.0  # of the long form, in all rounds together
-SHORT_SECONDS = 15.0  # of the short one, in each round
-FLOOR_SECONDS = 60.0
-LONGEST_SECONDS = 270.0  # no further round is begun that would end later than this, unless --long is asked for
-WARM_SECONDS = 45.0  # Java compiles for most of the first minute
-FLOOR_WARM_SECONDS = 5.0  # no engine, and the broker is awake
-BROKER_SECONDS = 30.0  # a broker that has just been started is slow: its Java compiles what runs often
+SHORT_SECONDS = 120.0  # of the short one, in all rounds of all engines together
+LEAD_SECONDS = 3.0  # after a break
+WARM_SECONDS = 60.0  # Java compiles for most of the first minute
 START_SECONDS = 300.0
 GRACE_SECONDS = 2.0
-
-Noted = tuple[bytes, float]  # what was sent or received, and when
-Row = tuple[dict[str, Any], float]
 
 
 @dataclass(frozen=True)
@@ -59,11 +43,6 @@ class Variant:
     changes: dict[str, Any] = field(default_factory=dict)
     note: str = ""
     is_long: bool = False  # says something only in turns of a minute
-
-    @property
-    def warm(self) -> float:
-        """Seconds that are not counted."""
-        return WARM_SECONDS if self.engine else FLOOR_WARM_SECONDS
 
 
 QUICK = {"bounded": False, "buffer_timeout": "0 ms", "linger": "0"}
@@ -96,54 +75,54 @@ STATEFUL = (
 )  # fmt: skip
 
 
+@dataclass(frozen=True)
+class Heat:
+    """So many rounds of so many seconds, after the warm-up."""
+
+    warm: float
+    rounds: int
+    seconds: float
+
+
+@dataclass
+class Found:
+    """What was seen of a variant: the latencies of each round, in ms."""
+
+    rounds: list[list[float]] = field(default_factory=list)
+    problem: str | None = None
+
+
 def run(context: Context, line: str, variants: Sequence[Variant], taking: Sequence[str]) -> list[Result]:
-    """Interleaved rounds of a quarter of a minute for each variant, as many as fit into some minutes; with --long five
-    minutes in all for each."""
-    began = time.monotonic()
-    _wake_the_broker(context)
-    if "tailrace" in taking:
-        engines.wake(context, "tailrace")
-    seconds = context.scaled(SECONDS / context.rounds if context.long else SHORT_SECONDS)
+    """One result per variant: medians of the rounds with their spread."""
     variants = [one for one in variants if not one.engine or one.engine in taking]
     variants = [one for one in variants if context.long or not one.is_long]
-    rounds: dict[str, list[list[float]]] = {variant.name: [] for variant in variants}
-    problems: dict[str, str] = {}
-    for number in range(context.rounds):
-        before = time.monotonic()
-        for place, variant in enumerate(variants):
-            if number and not variant.engine:
-                continue  # the floor shows itself once, and soon
-            fraction = (number + place / len(variants)) / context.rounds
-            context.progress(fraction, f"{line}: {variant.name}, round {number + 1} of {context.rounds}")
-            try:
-                counted = seconds if variant.engine else min(seconds, FLOOR_SECONDS)
-                found, lost = _measure(context, variant, counted)
-            except ServiceError as problem:
-                problems[variant.name] = str(problem)
-            else:
-                rounds[variant.name].append(found)
-                if lost:
-                    problems[variant.name] = f"{lost:,} clicks without a result"
-        after = time.monotonic()
-        if not context.long and after - began + after - before > LONGEST_SECONDS:
-            break
-    return [_result(line, variant, rounds[variant.name], problems.get(variant.name)) for variant in variants]
+    for engine in {one.engine for one in variants} - {"", "tailrace"}:
+        peers.install(context.settings, engine)
+    found = {variant.name: Found() for variant in variants}
+    warm, count = context.scaled(WARM_SECONDS), sum(bool(one.engine) for one in variants)
+    if context.long:
+        _one_by_one(context, variants, Heat(warm, 1, context.scaled(SECONDS / context.rounds)), found)
+    else:
+        seconds = context.scaled(SHORT_SECONDS / context.rounds / max(1, count))
+        _together(context, variants, Heat(warm, context.rounds, seconds), found)
+    return [_result(line, variant, found[variant.name], warm) for variant in variants]
 
 
-def _result(line: str, variant: Variant, rounds: list[list[float]], problem: str | None) -> Result:
+def _result(line: str, variant: Variant, found: Found, warm: float) -> Result:
     figures: dict[str, float] = {}
+    rounds = [one for one in found.rounds if one]
     if rounds:
-        p99 = [percentile(found, 99) for found in rounds]
+        p99 = [percentile(one, 99) for one in rounds]
         figures = {
             "rounds": float(len(rounds)),
-            "p50_ms": median(percentile(found, 50) for found in rounds),
+            "p50_ms": median(percentile(one, 50) for one in rounds),
             "p99_ms": median(p99),
             "p99_spread_percent": spread(p99),
-            "max_ms": max(max(found) for found in rounds),
+            "max_ms": max(map(max, rounds)),
             "clicks": float(sum(map(len, rounds))),
         }
-    note = "; ".join(text for text in (variant.note, f"the first {variant.warm:.0f} s not counted", problem) if text)
-    return Result(line, variant.name, figures, ok=problem is None and bool(rounds), note=note)
+    note = "; ".join(text for text in (variant.note, f"the first {warm:.0f} s not counted", found.problem) if text)
+    return Result(line, variant.name, figures, ok=found.problem is None and bool(rounds), note=note)
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
@@ -152,26 +131,92 @@ def percentile(values: Sequence[float], percent: float) -> float:
     return ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))]
 
 
-def _measure(context: Context, variant: Variant, seconds: float) -> tuple[list[float], int]:
-    """Latencies in ms of the clicks after warm-up, and how many never came."""
+def _one_by_one(context: Context, variants: Sequence[Variant], heat: Heat, found: dict[str, Found]) -> None:
+    """In every round each of them starts anew, and has the machine to itself until its end."""
+    turns = [variant for _ in range(context.rounds) for variant in variants]
+    for number, variant in enumerate(turns):
+
+        def progress(fraction: float, what: str, number: int = number) -> None:
+            context.progress((number + fraction) / len(turns), f"turn {number + 1} of {len(turns)}: {what}")
+
+        _together(replace(context, progress=progress), [variant], heat, found)
+
+
+def _together(context: Context, variants: Sequence[Variant], heat: Heat, found: dict[str, Found]) -> None:
+    """They start together, and take turns in each round."""
+    sender = Sender(str(context.settings.kafka.bootstrap), context.seed)
+    names = ", ".join(variant.name for variant in variants)
+    with ExitStack() as stack:
+        context.progress(0.05, f"{names}: start")
+        runners = [stack.enter_context(_runner(context, variant)) for variant in variants]
+        _start(sender, runners)
+        context.progress(0.15, f"{names}: warm-up")
+        sender.send([one.topic for one in runners if one.problem is None], heat.warm)
+        time.sleep(GRACE_SECONDS)
+        for runner in runners:
+            runner.pause()
+        for number in range(heat.rounds):
+            first = number % len(runners)  # another one begins in each round
+            for place, runner in enumerate(runners[first:] + runners[:first]):
+                done = (number + place / len(runners)) / heat.rounds
+                context.progress(0.4 + 0.6 * done, f"{runner.variant.name}, round {number + 1} of {heat.rounds}")
+                if runner.problem is None and (runner.variant.engine or number == 0):  # the floor shows itself once
+                    runner.round(sender, heat.seconds)
+    for runner in runners:
+        entry = found[runner.variant.name]
+        latencies, lost = matched(runner.variant.workload, runner.sent, runner.receiver.close())
+        entry.rounds += latencies
+        entry.problem = runner.problem or entry.problem or (f"{lost:,} clicks without a result" if lost else None)
+
+
+class Runner:
+    """A variant that runs, and who notes its results."""
+
+    def __init__(self, variant: Variant, topic: str, receiver: Receiver, child: machine.Running | None) -> None:
+        self.variant, self.topic, self.receiver, self.child = variant, topic, receiver, child
+        self.sent: list[list[Noted]] = []  # that are counted, by round
+        self.problem: str | None = None
+
+    def round(self, sender: Sender, seconds: float) -> None:
+        self.resume()
+        sender.send([self.topic], LEAD_SECONDS)
+        self.sent.append(sender.send([self.topic], seconds))
+        time.sleep(GRACE_SECONDS)
+        self.pause()
+
+    def pause(self) -> None:
+        for member in self._family():
+            member.suspend()
+
+    def resume(self) -> None:
+        for member in self._family():
+            member.resume()
+
+    def _family(self) -> list[psutil.Process]:
+        roots = [psutil.Process(self.receiver.pid)]
+        if self.child is not None and self.child.process.poll() is None:
+            roots.append(psutil.Process(self.child.process.pid))
+        return [member for root in roots for member in (root, *root.children(recursive=True))]
+
+
+@contextmanager
+def _runner(context: Context, variant: Variant) -> Iterator[Runner]:
+    """On leaving, its engine is gone and its topics are dropped; what its receiver noted can still be read."""
     mark = f"{os.getpid()}-{time.time_ns() % 10**9}"
     topic, result = f"bench.live.{mark}", f"bench.{variant.workload}.{variant.engine}.{mark}"
     for name in (topic, result):
         fresh_topic(context.settings, name)
-    bootstrap = str(context.settings.kafka.bootstrap)
-    receiver = _Receiver(bootstrap, result if variant.engine else topic)
-    sender = _Sender(bootstrap, topic, context.seed)
+    receiver = Receiver(str(context.settings.kafka.bootstrap), result if variant.engine else topic)
     try:
         with _engine(context, variant, topic, result) as child:
-            _wait_for_first(sender, receiver, child, variant)
-            sender.send(variant.warm, keep=False)
-            with _without_garbage():
-                sender.send(seconds, keep=True)
-            time.sleep(GRACE_SECONDS)
-        return _latencies(variant.workload, _read(sender.sent), _read(receiver.close()))
+            runner = Runner(variant, topic, receiver, child)
+            try:
+                yield runner
+            finally:
+                runner.resume()  # who is stopped cannot end
     finally:
         receiver.close()
-        drop(context.settings, [topic, result])
+        drop_topics(context.settings, [topic, result])
 
 
 @contextmanager
@@ -191,145 +236,11 @@ def _engine(context: Context, variant: Variant, topic: str, result: str) -> Iter
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _wake_the_broker(context: Context) -> None:
-    topic = f"bench.wake.{os.getpid()}-{time.time_ns() % 10**9}"
-    fresh_topic(context.settings, topic)
-    receiver = _Receiver(str(context.settings.kafka.bootstrap), topic)
-    try:
-        _Sender(str(context.settings.kafka.bootstrap), topic, context.seed).send(
-            context.scaled(BROKER_SECONDS), keep=False
-        )
-    finally:
-        receiver.close()
-        drop(context.settings, [topic])
-
-
-def _wait_for_first(sender: _Sender, receiver: _Receiver, child: machine.Running | None, variant: Variant) -> None:
-    """Send until the first result is there: the engine has started."""
+def _start(sender: Sender, runners: Sequence[Runner]) -> None:
+    """Send until each has given its first result, or will not give one."""
     until = time.monotonic() + START_SECONDS
-    while not receiver.has_any():
-        if (child and child.process.poll() is not None) or time.monotonic() > until:
-            said = child.tail() if child else ""
-            raise ServiceError(f"{variant.name} gave no result at {variant.workload}:\n{said}")
-        sender.send(1.0, keep=False)
-
-
-class _Sender:
-    """Sends clicks at their event time, never sooner."""
-
-    def __init__(self, bootstrap: str, topic: str, seed: int) -> None:
-        self.sent: list[Noted] = []
-        self._producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0, "acks": 1})
-        self._topic, self._seed = topic, seed
-
-    def send(self, seconds: float, *, keep: bool) -> None:
-        self._seed += 1
-        start = now() + timedelta(seconds=0.5)  # the generator needs a moment before its first click
-        began = start.timestamp()
-        for number, (key, value) in enumerate(generate(self._seed, int(seconds * RATE), start, RATE)):
-            pause = began + number / RATE - time.time()
-            if pause > 0:
-                time.sleep(pause)
-            moment = time.time()
-            self._producer.produce(self._topic, value, key)
-            self._producer.poll(0)
-            if keep:
-                self.sent.append((value, moment))
-        self._producer.flush(10)
-
-
-class _Receiver:
-    """A process that notes when each result came."""
-
-    def __init__(self, bootstrap: str, topic: str) -> None:
-        context = multiprocessing.get_context("spawn")
-        self._pipe, theirs = context.Pipe()
-        self._any = context.Event()
-        self._process = context.Process(target=_receive, args=(bootstrap, topic, theirs, self._any), daemon=True)
-        self._process.start()
-        self._found: list[Noted] | None = None
-
-    def has_any(self) -> bool:
-        return bool(self._any.is_set())
-
-    def close(self) -> list[Noted]:
-        if self._found is None:
-            self._found = []
-            with suppress(EOFError, OSError):  # a receiver that died has nothing: every click then counts as lost
-                self._pipe.send(None)
-                self._found = self._pipe.recv()
-            self._process.join(10)
-        return self._found
-
-
-def _receive(bootstrap: str, topic: str, pipe: Connection, first: Any) -> None:
-    consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            "group.id": "bench.latency",
-            "enable.auto.commit": False,
-            "isolation.level": "read_committed",
-            "fetch.wait.max.ms": 10,
-            "fetch.queue.backoff.ms": 5,
-        }
-    )
-    consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in range(PARTITIONS)])
-    found: list[Noted] = []
-    gc.disable()
-    while not pipe.poll():
-        message = consumer.poll(0.1)
-        if message is not None and message.error() is None and message.value():
-            found.append((message.value(), time.time()))
-            first.set()
-    consumer.close()
-    pipe.send(found)
-
-
-@contextmanager
-def _without_garbage() -> Iterator[None]:
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
-
-
-def _read(noted: Iterable[Noted]) -> list[Row]:
-    return [(orjson.loads(value), moment) for value, moment in noted]
-
-
-def _latencies(workload: str, sent: list[Row], found: list[Row]) -> tuple[list[float], int]:
-    if workload == "enrich":
-        arrived: dict[str, float] = {}
-        for row, moment in found:
-            arrived.setdefault(row["event_id"], moment)
-        came = [(arrived.get(click["event_id"]), at) for click, at in sent]
-    else:
-        updates = _updates(found)
-        came = [(_first_with(updates.get(_page(click), ([], [])), click["event_time"]), at) for click, at in sent]
-    latencies = [(moment - at) * 1000 for moment, at in came if moment is not None]
-    return latencies, len(came) - len(latencies)
-
-
-def _updates(
-    found: list[Row],
-) -> dict[tuple[str, str, str], tuple[list[int], list[float]]]:
-    """Per page and minute: the newest click seen so far, and when that was known. Both rise."""
-    pages: dict[tuple[str, str, str], tuple[list[int], list[float]]] = {}
-    for row, moment in found:
-        newest, moments = pages.setdefault((row["window_start"][:16], row["host"], row["path"]), ([], []))
-        seen = compare.micros(row["last_event_time"])
-        if not newest or seen > newest[-1]:
-            newest.append(seen)
-            moments.append(moment)
-    return pages
-
-
-def _page(click: dict[str, Any]) -> tuple[str, str, str]:
-    return click["event_time"][:16], click["host"], click["url"].partition("?")[0]
-
-
-def _first_with(page: tuple[list[int], list[float]], event_time: str) -> float | None:
-    newest, moments = page
-    place = bisect_left(newest, compare.micros(event_time))
-    return moments[place] if place < len(moments) else None
+    while waiting := [one for one in runners if one.problem is None and not one.receiver.has_any()]:
+        for runner in waiting:
+            if (runner.child and runner.child.process.poll() is not None) or time.monotonic() > until:
+                runner.problem = f"no result:\n{runner.child.tail() if runner.child else ''}"
+        sender.send([one.topic for one in runners if one.problem is None], 1.0)

@@ -45,6 +45,7 @@ class Context:
     progress: Callable[[float, str], None] = field(default=lambda fraction, what: None)
     stack: object | None = None
     long: bool = False  # --long: as many minutes as the figures are worth, where else a line has five
+    longest: float = 230.0  # seconds: a line that repeats itself begins no further round that would end later
 
     def scaled(self, full: float, least: float = 1.0) -> float:
         """`full` by the scale, never under `least`."""

@@ -52,6 +52,7 @@ class Measured:
     seconds: float
     results: list[Result]
     long: bool = False
+    processor: str = ""
 
 
 def load_store(path: Path) -> dict[str, Any]:
@@ -60,6 +61,13 @@ def load_store(path: Path) -> dict[str, Any]:
         return {"machine": {}, "versions": {}, "lines": {}}
     store: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return store
+
+
+def describe(store: dict[str, Any], machine: dict[str, str], versions: str) -> None:
+    """Where the newest lines are measured. Older ones keep the processor that they were measured on."""
+    for line in store["lines"].values():
+        line.setdefault("processor", store["machine"].get("processor", ""))
+    store["machine"], store["versions"] = machine, {"versions": versions}
 
 
 def add(store: dict[str, Any], measured: Measured) -> None:
@@ -146,8 +154,9 @@ def _said(line: dict[str, Any]) -> list[str]:
     before, after = line["load"]
     length = f"{line['seconds']:.0f} s" + (" (--long)" if line.get("long") else "")
     noise = "; NOISY: others used the machine, do not trust the figures" if line["noisy"] else ""
+    where = f" on {line['processor']}" if line.get("processor") else ""
     said.append(
-        f"{line['date']}, {length}; load {before:.1f}, {after:.1f} after; "
+        f"{line['date']}, {length}{where}; load {before:.1f}, {after:.1f} after; "
         f"{line['busy_cores']:.1f} cores busy before, {line.get('stolen_percent', 0):.1f} % stolen by the host{noise}"
     )
     return said

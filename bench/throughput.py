@@ -2,8 +2,8 @@
 
 Each engine reads the large topic and one of a fifth of the size, each time in a fresh process. The standing start is
 the large topic's rows by its whole time, start-up included; the steady state is the difference in rows by the
-difference in time, so start-up and warm-up fall out by themselves. A line has some five minutes, and one that takes
-long has fewer rounds; with --long it has them all.
+difference in time, so start-up and warm-up fall out by themselves. A line alone has some five minutes, and one that
+takes long has fewer rounds; in a run of all lines it has more time, and with --long as much as it wants.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from tailrace.errors import TailraceError
 
 ENGINES = ("tailrace", "flink", "pathway", "quix")
 ONCE = ("pathway", "quix")  # one round: they take most of the time, and the ratios to aim at are Flink's
-LONGEST_SECONDS = 230.0  # no further round is begun that would end later than this, unless --long is asked for
 # Why an engine has no part in a workload.
 ABSENT = {("quix", "distinct"): "Quix has no distinct count"}
 NOTES = {
@@ -48,8 +47,7 @@ def run(context: Context, workload: str, chosen: Sequence[str] = ENGINES) -> lis
             parts[engine].wake(context)
     began = time.monotonic()
     for number in range(context.rounds):
-        late = time.monotonic() - began + _next_round(parts) > LONGEST_SECONDS
-        if number and late and not context.long:
+        if number and time.monotonic() - began + _next_round(parts) > context.longest:
             break
         for place, engine in enumerate(_turned(taking, number)):
             if number == 0 or engine not in ONCE:

@@ -99,6 +99,7 @@ def configuration(spec: dict[str, Any]) -> Configuration:
         "execution.checkpointing.dir": f"file://{spec['folder']}/checkpoints",
         "execution.checkpointing.mode": "EXACTLY_ONCE" if spec["exactly_once"] else "AT_LEAST_ONCE",
         "execution.buffer-timeout.interval": spec.get("buffer_timeout", "100 ms"),
+        "heartbeat.timeout": "10 min",  # the bench stops engines whose turn it is not
         "rest.port": "0",
         "rest.bind-address": "127.0.0.1",
         "table.local-time-zone": "UTC",

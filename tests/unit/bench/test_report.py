@@ -9,6 +9,7 @@ import pytest
 from bench import __main__ as command
 from bench import latency, machine, report, scale
 from bench.line import Context, Result
+from bench.stopwatch import matched
 from bench.throughput import spread
 from rich.console import Console
 from typer.testing import CliRunner
@@ -65,6 +66,17 @@ def test_a_loss_says_whether_the_machine_was_steady(stolen, said):
     assert said in loss and (stolen > 5) == ("unsteady" in loss)
 
 
+def test_a_line_keeps_the_processor_it_was_measured_on():
+    store = report.load_store(_nowhere())
+    store["machine"] = {"processor": "old one"}
+    store["lines"]["live"] = report.as_dict(_measured([_result("tailrace", p50_ms=1.0)], line="live"))
+    del store["lines"]["live"]["processor"]  # as an earlier version wrote it
+    report.describe(store, {"processor": "new one"}, "Spark 4")
+    report.add(store, _measured([_result("tailrace", rows=1.0)], processor="new one"))
+    old, new = report.page(store, ["live", "throughput-tumble"], {}).split("## throughput-tumble")
+    assert "60 s on old one;" in old and "60 s on new one;" in new and "- processor: new one" in old
+
+
 def test_a_page_without_ratios_claims_no_victory():
     assert "Nothing was compared yet." in report.page(report.load_store(_nowhere()), ["live"], {})
 
@@ -98,21 +110,25 @@ def test_spread_and_percentiles():
     assert latency.percentile([7.0], 50) == 7.0
 
 
+def _noted(rows):
+    return [(json.dumps(row).encode(), moment) for row, moment in rows]
+
+
 def test_a_count_answers_a_click_by_the_first_update_that_has_seen_it():
     click = {"host": "h", "url": "/a?x=1"}
     sent = [({**click, "event_time": f"2026-01-01T00:00:0{n}.000000Z"}, float(n)) for n in (1, 2, 3)]
     update = {"window_start": "2026-01-01T00:00:00.000000Z", "host": "h", "path": "/a"}
     found = [({**update, "last_event_time": "2026-01-01T00:00:02.000000Z"}, 2.5)]
-    latencies, lost = latency._latencies("updates", sent, found)
-    assert latencies == [1500.0, 500.0]
+    latencies, lost = matched("updates", [_noted(sent)], _noted(found))
+    assert latencies == [[1500.0, 500.0]]
     assert lost == 1
 
 
 def test_an_enriched_click_is_known_by_its_id_and_repeats_do_not_count():
     sent = [({"event_id": "a"}, 1.0), ({"event_id": "b"}, 1.0)]
     found = [({"event_id": "a"}, 1.002), ({"event_id": "a"}, 9.0)]
-    latencies, lost = latency._latencies("enrich", sent, found)
-    assert latencies == [pytest.approx(2.0)]
+    latencies, lost = matched("enrich", [_noted(sent[:1]), _noted(sent[1:])], _noted(found))
+    assert latencies == [[pytest.approx(2.0)], []]
     assert lost == 1
 
 
