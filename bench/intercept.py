@@ -3,12 +3,15 @@
 The bare application and the intercepted one are loaded in turns within one run, so both meet the same machine.
 Whatever else the machine does makes a turn slower and never faster, by milliseconds where a tenth of one is looked for,
 several times a second where the host of a virtual machine takes time from it: a turn lasts a tenth of a second, so that
-some are free of it, and a quantile is the lower quartile of the turns' quantiles, for both alike. The quantiles of all
-requests are given beside them. Before each turn the companion has caught up.
-Three parts: what one worker can serve at all; latency and throughput half way to that, near it, and near what the bare
-one can serve; and latency while the broker is dead, after which every event must be in Kafka exactly once. The worker
-has a core to itself; the load, the companion and Kafka share the others, and Kafka gives way to the load: its visitors
-would be elsewhere. A middleware that does nothing is measured too: it is what no interceptor in Python can be below.
+some are free of it, and a quantile is the lower quartile of the turns' quantiles, for both alike. That of the median
+turn and that of all requests are given beside it, and the aim is judged by all three. Before each turn the companion
+has caught up, and the load has run for LEAD seconds: a worker that has just accepted all its connections, on a core
+that others had meanwhile, is not one under load, and what it takes to begin was all that a p99 of so short a turn told.
+Three parts: what one worker can serve at all, as fast as it goes, with requests in heaps; latency and throughput at the
+rate that keeps an intercepted worker busy for BUSY of the time, half way to that, and at the rate that does so with a
+bare one; and latency while the broker is dead, after which every event must be in Kafka exactly once. The worker has a
+core to itself; the load, the companion and Kafka share the others, and Kafka gives way to the load: its visitors would
+be elsewhere. A middleware that does nothing is measured too: it is what no interceptor in Python can be below.
 """
 
 from __future__ import annotations
@@ -41,11 +44,13 @@ from tailrace.log.topics import TopicSpec, ensure
 ROOT = Path(__file__).parent.parent
 AIM_ADDED_US = 100.0
 AIM_RATIO = 0.95
-# Of what an application serves as fast as it can. One request at a time costs half as much again as requests in heaps:
-# this keeps its worker busy for nine tenths of the time.
-NEAR = 0.6
+# Near what one worker can serve: the share of the time for which it is busy. The rate is sought by trying, just before:
+# what a request costs depends on how many come together, and on how fast the processor happens to be.
+BUSY = 0.9
+TRIES, TURNS_OF_A_TRY = 7, 4
 TURN = 0.5
 SHORT_TURN = 0.1
+LEAD = 0.05
 OUTAGE_SECONDS = 60.0
 OUTAGE_RATE = 500.0
 OUTAGE_TURN = 0.5  # fewer requests in it are hit by the same stall
@@ -69,6 +74,7 @@ class Server:
         self.took: list[list[int]] = []
         self.rates: list[float] = []
         self.cpu: list[float] = []
+        self.fastest = 0.0  # requests a second
         self.failed = 0
         self.requests = 0
 
@@ -84,20 +90,24 @@ class Server:
     def forget(self) -> None:
         self.took, self.rates, self.cpu = [], [], []
 
-    def load(self, load: Load, seconds: float, rate: float = 0.0) -> None:
+    def load(self, load: Load, seconds: float, rate: float = 0.0, lead: float = 0.0) -> None:
         """Loads it and adds to the figures."""
         before = _cpu(self.process.pid)
-        turn = load.turn(self.port, seconds, rate)
-        count = len(turn.latencies)
+        turn = load.turn(self.port, seconds, rate, lead)
         self.took.append(sorted(turn.latencies))
-        self.rates.append(count / turn.seconds)
-        self.cpu.append((_cpu(self.process.pid) - before) / max(count, 1) * 1e6)
+        self.rates.append(turn.answered / turn.seconds)
+        self.cpu.append((_cpu(self.process.pid) - before) / max(turn.answered, 1) * 1e6)
         self.failed += turn.failed
-        self.requests += count
+        self.requests += turn.answered
 
-    def quantile(self, share: float) -> float:
-        found = sorted(turn[min(len(turn) - 1, int(len(turn) * share))] for turn in self.took if turn)
-        return float(found[len(found) // 4])
+    def busy(self, rate: float) -> float:
+        """The share of the time in which it had something to do."""
+        return rate * median(self.cpu) / 1e6
+
+    def quantile(self, share: float, turn: float = 0.25) -> float:
+        """Of the requests of a turn, and of the turns: the quarter that the machine disturbed least, or the median."""
+        found = sorted(one[min(len(one) - 1, int(len(one) * share))] for one in self.took if one)
+        return float(found[int(len(found) * turn)])
 
     def whole_p99(self) -> float:
         """Of all requests together, whatever the machine did."""
@@ -148,10 +158,9 @@ def _run(context: Context, core: set[int], rest: set[int]) -> list[Result]:
         if context.stack is not None:
             machine.give_way(psutil.Process(context.stack.kafka.pid))
         results = _capacity(context, load, bare, nothing, ours)
-        limit, bare_limit = median(ours.rates), median(bare.rates)
-        loads = {"half way to its limit": limit * NEAR / 2, "near its limit": limit * NEAR}
-        loads |= {"near bare's limit": bare_limit * NEAR}
-        for number, (name, rate) in enumerate(loads.items()):
+        loads = {"half way to its limit": (ours, 0.5), "near its limit": (ours, 1.0), "near bare's limit": (bare, 1.0)}
+        for number, (name, (judged, share)) in enumerate(loads.items()):
+            rate = share * _limit(load, judged, ours)
             results += _paced(context, load, bare, ours, name, rate, 0.25 + 0.12 * number)
         if context.stack is not None:
             results += _outage(context, load, context.stack, bare, ours)
@@ -179,15 +188,16 @@ def _in_turns(
         context.progress(begun + 0.12 * turn / turns, what)
         for server in servers if turn % 2 else reversed(servers):
             servers[-1].settle()
-            server.load(load, seconds, rate)
+            server.load(load, seconds, rate, LEAD if rate else 0.0)
 
 
 def _capacity(context: Context, load: Load, bare: Server, nothing: Server, ours: Server) -> list[Result]:
     servers = (bare, nothing, ours)
-    _in_turns(context, load, servers, 40, TURN, 0.0, 0.1)
+    _in_turns(context, load, servers, 30, TURN, 0.0, 0.1)
     results = []
     for server in servers:
-        figures = {"requests_per_second": median(server.rates), "cpu_us": median(server.cpu)}
+        server.fastest = median(server.rates)
+        figures = {"requests_per_second": server.fastest, "cpu_us": median(server.cpu)}
         missed = []
         if server is not bare:
             figures["throughput_ratio"] = median(b / a for a, b in zip(bare.rates, server.rates, strict=True))
@@ -197,23 +207,40 @@ def _capacity(context: Context, load: Load, bare: Server, nothing: Server, ours:
     return results
 
 
+def _limit(load: Load, judged: Server, ours: Server) -> float:
+    """The rate at which requests that come one by one keep this worker busy for BUSY of the time."""
+    low, high = 0.0, judged.fastest
+    for _ in range(TRIES):
+        judged.forget()
+        rate = (low + high) / 2
+        for _ in range(TURNS_OF_A_TRY):
+            ours.settle()
+            judged.load(load, SHORT_TURN, rate, LEAD)
+        low, high = (rate, high) if judged.busy(rate) < BUSY else (low, rate)
+    return (low + high) / 2
+
+
 def _paced(
     context: Context, load: Load, bare: Server, ours: Server, name: str, rate: float, begun: float
 ) -> list[Result]:
     bare.forget(), ours.forget()
-    _in_turns(context, load, (bare, ours), 200, SHORT_TURN, rate, begun)
+    _in_turns(context, load, (bare, ours), 140, SHORT_TURN, rate, begun)
     added = [ours.quantile(share) - bare.quantile(share) for share in (0.5, 0.99)]
     ratio = median(ours.rates) / median(bare.rates)
-    missed = []
-    if added[1] > AIM_ADDED_US:
-        missed.append("p99 +100 µs")
+    ways = {
+        "in the best quarter of the turns": added[1],
+        "in the median turn": ours.quantile(0.99, 0.5) - bare.quantile(0.99, 0.5),
+        "of all requests": ours.whole_p99() - bare.whole_p99(),
+    }
+    missed = [f"p99 +100 µs {way} ({more:+.0f})" for way, more in ways.items() if more > AIM_ADDED_US]
     if ratio < AIM_RATIO:
         missed.append("95 % of bare")
     results = []
     for server in (bare, ours):
         figures = {"rate": rate, "requests_per_second": median(server.rates), "cpu_us": median(server.cpu)}
+        figures["busy_percent"] = 100 * server.busy(rate)
         figures |= {"p50_us": server.quantile(0.5), "p99_us": server.quantile(0.99)}
-        figures["whole_p99_us"] = server.whole_p99()
+        figures |= {"median_p99_us": server.quantile(0.99, 0.5), "whole_p99_us": server.whole_p99()}
         if server is ours:
             figures |= {"throughput_ratio": ratio, "added_p50_us": added[0], "added_p99_us": added[1]}
         mine = missed if server is ours else []

@@ -46,9 +46,10 @@ _SO_TIMESTAMPNS, _PR_SET_TIMERSLACK = 35, 29  # of Linux
 
 @dataclass(frozen=True)
 class Turn:
-    """What one turn saw; latencies in microseconds."""
+    """What one turn saw. Latencies are in microseconds, without those of its beginning."""
 
     seconds: float
+    answered: int
     failed: int
     latencies: list[int]
 
@@ -63,14 +64,15 @@ class Load:
             command, cwd=root, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
         )
 
-    def turn(self, port: int, seconds: float, rate: float = 0.0) -> Turn:
-        """`rate` requests a second, or with 0 as many as the server answers."""
+    def turn(self, port: int, seconds: float, rate: float = 0.0, lead: float = 0.0) -> Turn:
+        """`rate` requests a second, or with 0 as many as the server answers; those of the first `lead` seconds come on
+        top, and their latencies are not told."""
         assert self._process.stdin is not None and self._process.stdout is not None
-        self._process.stdin.write(f"{port} {seconds} {rate}\n")
+        self._process.stdin.write(f"{port} {seconds + lead} {rate} {int(lead * rate)}\n")
         answer = self._process.stdout.readline().split()
         if not answer:
             raise RuntimeError(f"The load generator ended with {self._process.wait()}; what it said is above.")
-        return Turn(float(answer[0]), int(answer[1]), [int(one) for one in answer[2:]])
+        return Turn(float(answer[0]), int(answer[1]), int(answer[2]), [int(one) for one in answer[3:]])
 
     def stop(self) -> None:
         if self._process.stdin is not None:
@@ -163,7 +165,8 @@ def _pause(end: int, wanted: int) -> None:
 
 
 def main() -> None:
-    """Each line on standard input is a turn: port, seconds, requests a second. The answer is one line of numbers."""
+    """Each line on standard input is a turn: port, seconds, requests a second, and how many of the first are not told.
+    The answer is one line of numbers."""
     gc.disable()
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 1000)  # else the system makes 70 microseconds of a pause of 20
@@ -171,13 +174,14 @@ def main() -> None:
         with suppress(PermissionError):
             os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
     for line in sys.stdin:
-        port, seconds, rate = line.split()
+        port, seconds, rate, untold = line.split()
         connections, began = Connections(int(port)), time_ns()
         if float(rate):
             paced(connections, float(seconds), float(rate))
         else:
             as_fast_as_it_goes(connections, float(seconds))
-        print((time_ns() - began) / 1e9, connections.failed, *connections.took, flush=True)
+        told = connections.took[int(untold) :]
+        print((time_ns() - began) / 1e9, len(connections.took), connections.failed, *told, flush=True)
         connections.close()
 
 
