@@ -116,15 +116,22 @@ class Kafka(Service):
         return "".join(f"{key}={value}\n" for key, value in values.items())
 
     def _answers(self) -> bool:
-        """Ready means: the broker gives its metadata and knows itself as the controller of one unfenced broker."""
+        """Ready means: the one broker is there, and serves every partition. After a restart it names itself as their
+        leader some moments before it knows that it is, and refuses who asks meanwhile."""
         if not answers(self.ports["kafka"]):
             return False  # a refused connection costs nothing here, and a second inside librdkafka
-        from confluent_kafka import KafkaException
-        from confluent_kafka.admin import AdminClient
+        from confluent_kafka import KafkaException, TopicPartition
+        from confluent_kafka.admin import AdminClient, OffsetSpec
 
         try:
             client = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0, "socket.timeout.ms": 1000})
-            return len(client.list_topics(timeout=1).brokers) == 1
+            found = client.list_topics(timeout=1)
+            parts = [TopicPartition(name, part) for name, topic in found.topics.items() for part in topic.partitions]
+            if parts:
+                ends = client.list_offsets(dict.fromkeys(parts, OffsetSpec.latest()), request_timeout=1)
+                for end in ends.values():
+                    end.result()
+            return len(found.brokers) == 1
         except KafkaException:
             return False
 

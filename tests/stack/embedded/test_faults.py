@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import psycopg
 import pytest
-from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tailrace.embedded.stack import Stack
@@ -32,7 +32,8 @@ def test_tls_listener_lets_in_only_who_has_a_certificate(stack, topic):
 
 
 def test_a_killed_broker_comes_back_on_the_same_port_with_its_messages(tmp_path):
-    """A stack of its own, beside the one that all other tests use: two homes run at the same time."""
+    """A stack of its own, beside the one that all other tests use: two homes run at the same time. Ready means that it
+    serves all it has: so soon after a start it names itself as the leader of partitions that it does not lead yet."""
     tmp_path.chmod(0o755)
     external = {"postgres.url": "postgresql://nobody@127.0.0.1:1/none"}
     given = Settings.load(home=tmp_path / "second", overrides={**external, "embedded.kafka_heap": "256m"})
@@ -40,13 +41,18 @@ def test_a_killed_broker_comes_back_on_the_same_port_with_its_messages(tmp_path)
         before = second.kafka.bootstrap
         producer = Producer({"bootstrap.servers": before, "log_level": 2})
         admin = AdminClient({"bootstrap.servers": before, "log_level": 2})
-        admin.create_topics([NewTopic("kept", 1, 1)])["kept"].result()
+        others = [NewTopic(f"other{number}", 4, 1) for number in range(60)]
+        for made in admin.create_topics([NewTopic("kept", 1, 1), *others]).values():
+            made.result()
         producer.produce("kept", b"1")
         assert producer.flush(20) == 0
         second.kafka.kill()
         second.kafka.start()
         assert second.kafka.bootstrap == before
         consumer = Consumer({"bootstrap.servers": before, "group.id": "g", "auto.offset.reset": "earliest"})
+        for other in others:
+            for part in range(other.num_partitions):
+                assert consumer.get_watermark_offsets(TopicPartition(other.topic, part), timeout=10) == (0, 0)
         consumer.subscribe(["kept"])
         assert consumer.poll(30).value() == b"1"
         consumer.close()
