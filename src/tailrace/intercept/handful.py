@@ -27,7 +27,7 @@ Seen = tuple[Scope, int, int, int, "str | None", "str | None"]  # scope, arrival
 _BUSY = 3_000_000  # nanoseconds: who comes so soon after another waits about as long for others
 _LONGEST = 0.02  # seconds, if no others come; to be woken more often would cost a busy site more than it saves
 _LONGEST_NS = int(_LONGEST * 1e9)
-_MOST = 4  # about as many in one go: sixteen were felt by the request behind them, and saved no time
+_MOST = 8  # about as many in one go: sixteen were felt by the request behind them
 
 
 class Handful:
