@@ -102,7 +102,7 @@ class Handful:
 
     def _packed(self, seen: Sequence[Seen]) -> tuple[bytes, int]:
         try:
-            return packed([self._sighting(*one) for one in seen]), len(seen)
+            return packed([self._sighting(one) for one in seen]), len(seen)
         except Exception:
             return self._without_strange(seen)
 
@@ -111,21 +111,21 @@ class Handful:
         good = []
         for one in seen:
             try:
-                sighting = self._sighting(*one)
+                sighting = self._sighting(one)
                 packed([sighting])
                 good.append(sighting)
             except Exception:
                 logger.exception("A request could not be written down; it has passed.")
         return packed(good), len(good)
 
-    def _sighting(
-        self, scope: Scope, arrival: int, duration: int, status: int, outcome: str | None, visitor: str | None
-    ) -> Sighting:
-        client = scope.get("client")
-        path = scope.get("raw_path")
+    def _sighting(self, seen: Seen) -> Sighting:
+        scope, arrival, duration, status, outcome, visitor = seen
+        of = scope.get
+        client, path = of("client"), of("raw_path")
         if path is None:
             path = quote(scope["path"], safe=PATH_SAFE).encode()
-        path, query, headers = self._redact(path, scope.get("query_string"), scope["headers"])
+        path, query, headers = self._redact(path, of("query_string"), scope["headers"])
         peer = client[0] if client else None
-        status = int(status)  # an HTTPStatus cannot be packed
-        return arrival, duration, scope.get("method"), path, query, peer, headers, status, outcome, visitor
+        if type(status) is not int:
+            status = int(status)  # an HTTPStatus cannot be packed
+        return arrival, duration, of("method"), path, query, peer, headers, status, outcome, visitor

@@ -73,7 +73,7 @@ class Rules:
         self._types = tuple(one.encode() for one in types)
         secret_headers = (one.lower().encode() for one in {*SECRET_HEADERS, *capture.redact_headers})
         self._hidden = {name: (name, REDACTED) for name in secret_headers}
-        self._urls = frozenset(one.encode() for one in URL_HEADERS)
+        self._telling = frozenset(self._hidden).union(one.encode() for one in URL_HEADERS)
         self._secret_parameters = frozenset(one.lower().encode() for one in {*SECRET_PARAMETERS, *capture.redact_query})
         self._path_answers: dict[str, str] = {}
         self._host_answers: dict[bytes, str] = {}
@@ -141,14 +141,15 @@ class Rules:
     def redact(self, path: bytes, query: bytes | None, headers: Headers) -> tuple[bytes, bytes | None, Headers]:
         """The request as it may leave the worker: without credentials, cookies and the values of secret parameters, in
         the query and in the referrer. Header names must be lower-case. A path with a query in it loses that."""
-        hidden, urls = self._hidden, self._urls
+        telling, hidden = self._telling, self._hidden
         clean = []
         for header in headers:
             name = header[0]
-            if name in hidden:
-                header = hidden[name]
-            elif name in urls and b"?" in header[1]:
-                header = name, self._redact_url(header[1])
+            if name in telling:
+                if name in hidden:
+                    header = hidden[name]
+                elif b"?" in header[1]:
+                    header = name, self._redact_url(header[1])
             clean.append(header)
         if b"?" in path:
             path = path.partition(b"?")[0]
