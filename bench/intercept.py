@@ -38,6 +38,7 @@ import psutil
 from bench import machine
 from bench.line import Context, Result
 from bench.load import Load
+from bench.turns import AIM_ADDED_US, AIM_RATIO, Turns, judged
 from tailrace.errors import ServiceError
 from tailrace.event import Event, decode
 from tailrace.log.offsets import StartingOffsets
@@ -45,8 +46,6 @@ from tailrace.log.producer import admin, consumer
 from tailrace.log.topics import TopicSpec, ensure
 
 ROOT = Path(__file__).parent.parent
-AIM_ADDED_US = 100.0
-AIM_RATIO = 0.95
 # Near what one worker can serve: the share of the time for which it is busy. The rate is sought by trying, just before:
 # what a request costs depends on how many come together, and on how fast the processor happens to be.
 BUSY = 0.9
@@ -74,9 +73,7 @@ class Server:
             stdout=self.log, stderr=self.log,
         )  # fmt: skip
         machine.pin(psutil.Process(self.process.pid), core)
-        self.took: list[list[int]] = []
-        self.rates: list[float] = []
-        self.cpu: list[float] = []
+        self.turns = Turns()
         self.fastest = 0.0  # requests a second
         self.failed = 0
         self.requests = 0
@@ -90,32 +87,14 @@ class Server:
                 raise ServiceError(f"The {self.name} site does not start; see {self.log.name}.")
             time.sleep(0.2)
 
-    def forget(self) -> None:
-        self.took, self.rates, self.cpu = [], [], []
-
     def load(self, load: Load, seconds: float, rate: float = 0.0, lead: float = 0.0) -> None:
         """Loads it and adds to the figures."""
         before = _cpu(self.process.pid)
         turn = load.turn(self.port, seconds, rate, lead)
-        self.took.append(sorted(turn.latencies))
-        self.rates.append(turn.answered / turn.seconds)
-        self.cpu.append((_cpu(self.process.pid) - before) / max(turn.answered, 1) * 1e6)
+        cpu_us = (_cpu(self.process.pid) - before) / max(turn.answered, 1) * 1e6
+        self.turns.add(turn.latencies, turn.answered / turn.seconds, cpu_us)
         self.failed += turn.failed
         self.requests += turn.answered
-
-    def busy(self, rate: float) -> float:
-        """The share of the time in which it had something to do."""
-        return rate * median(self.cpu) / 1e6
-
-    def quantile(self, share: float, turn: float = 0.25) -> float:
-        """Of the requests of a turn, and of the turns: the quarter that the machine disturbed least, or the median."""
-        found = sorted(one[min(len(one) - 1, int(len(one) * share))] for one in self.took if one)
-        return float(found[int(len(found) * turn)])
-
-    def whole_p99(self) -> float:
-        """Of all requests together, whatever the machine did."""
-        every = sorted(one for turn in self.took for one in turn)
-        return float(every[int(len(every) * 0.99)])
 
     def settle(self) -> None:
         """Until the companion has nothing left to do."""
@@ -155,15 +134,15 @@ def _run(context: Context, core: set[int], rest: set[int]) -> list[Result]:
         for server in servers:
             server.wait()
             server.load(load, 2.0)  # the first requests of a process are slow
-            server.forget()
+            server.turns = Turns()
             for companion in psutil.Process(server.process.pid).children():
                 machine.pin(companion, rest)
         if context.stack is not None:
             machine.give_way(psutil.Process(context.stack.kafka.pid))
         results = _capacity(context, load, servers)
         loads = {"half way to its limit": (ours, 0.5), "near its limit": (ours, 1.0), "near bare's limit": (bare, 1.0)}
-        for number, (name, (judged, share)) in enumerate(loads.items()):
-            rate = share * _limit(load, judged, ours)
+        for number, (name, (sought, share)) in enumerate(loads.items()):
+            rate = share * _limit(load, sought, ours)
             results += _paced(context, load, servers, name, rate, 0.25 + 0.12 * number)
         if context.stack is not None:
             results += _outage(context, load, context.stack, bare, ours)
@@ -199,79 +178,57 @@ def _capacity(context: Context, load: Load, servers: Sequence[Server]) -> list[R
     _in_turns(context, load, servers, 30, TURN, 0.0, 0.1)
     results = []
     for server in servers:
-        server.fastest = median(server.rates)
-        figures = {"requests_per_second": server.fastest, "cpu_us": median(server.cpu)}
+        server.fastest = server.turns.rate
+        figures = {"requests_per_second": server.fastest, "cpu_us": server.turns.cpu_us}
         missed = []
         if server is not bare:
-            figures["throughput_ratio"] = median(b / a for a, b in zip(bare.rates, server.rates, strict=True))
+            pairs = zip(bare.turns.rates, server.turns.rates, strict=True)
+            figures["throughput_ratio"] = median(b / a for a, b in pairs)
         if server is ours and figures["throughput_ratio"] < AIM_RATIO:
             missed = ["95 % of bare"]
         results.append(Result("intercept", f"{server.name}, as fast as it goes", figures, not missed, *_aim(missed)))
     return results
 
 
-def _limit(load: Load, judged: Server, ours: Server) -> float:
+def _limit(load: Load, sought: Server, ours: Server) -> float:
     """The rate at which requests that come one by one keep this worker busy for BUSY of the time."""
-    low, high = 0.0, judged.fastest
+    low, high = 0.0, sought.fastest
     for _ in range(TRIES):
-        judged.forget()
+        sought.turns = Turns()
         rate = (low + high) / 2
         for _ in range(TURNS_OF_A_TRY):
             ours.settle()
-            judged.load(load, SHORT_TURN, rate, LEAD)
-        low, high = (rate, high) if judged.busy(rate) < BUSY else (low, rate)
+            sought.load(load, SHORT_TURN, rate, LEAD)
+        low, high = (rate, high) if sought.turns.busy(rate) < BUSY else (low, rate)
     return (low + high) / 2
 
 
 def _paced(
     context: Context, load: Load, servers: Sequence[Server], name: str, rate: float, begun: float
 ) -> list[Result]:
-    bare, nothing, ours = servers
     for server in servers:
-        server.forget()
+        server.turns = Turns()
     _in_turns(context, load, servers, 100, SHORT_TURN, rate, begun)
+    bare, nothing, ours = (server.turns for server in servers)
     results = []
     for server in servers:
-        figures = {"rate": rate, "requests_per_second": median(server.rates), "cpu_us": median(server.cpu)}
-        figures["busy_percent"] = 100 * server.busy(rate)
-        figures |= {"p50_us": server.quantile(0.5), "p99_us": server.quantile(0.99)}
-        figures |= {"median_p99_us": server.quantile(0.99, 0.5), "whole_p99_us": server.whole_p99()}
-        if server is not bare:
-            figures["throughput_ratio"] = median(server.rates) / median(bare.rates)
-            figures["added_p50_us"] = server.quantile(0.5) - bare.quantile(0.5)
-            figures["added_p99_us"] = server.quantile(0.99) - bare.quantile(0.99)
-        missed, untold = _judged(bare, nothing, ours) if server is ours else ([], [])
+        turns = server.turns
+        figures = {"rate": rate, "requests_per_second": turns.rate, "cpu_us": turns.cpu_us}
+        figures["busy_percent"] = 100 * turns.busy(rate)
+        figures |= {"p50_us": turns.quantile(0.5), "p99_us": turns.quantile(0.99)}
+        figures |= {"median_p99_us": turns.quantile(0.99, 0.5), "whole_p99_us": turns.whole_p99()}
+        if turns is not bare:
+            figures["throughput_ratio"] = turns.rate / bare.rate
+            figures["added_p50_us"] = turns.quantile(0.5) - bare.quantile(0.5)
+            figures["added_p99_us"] = turns.quantile(0.99) - bare.quantile(0.99)
+        missed, untold = judged(bare, nothing, ours) if turns is ours else ([], [])
         ok = not missed and not server.failed
         results.append(Result("intercept", f"{server.name}, {name}", figures, ok, "; ".join([*_aim(missed), *untold])))
     return results
 
 
-def _judged(bare: Server, nothing: Server, ours: Server) -> tuple[list[str], list[str]]:
-    """By what the aim is missed, and what this machine could not tell: where a middleware that does nothing is itself
-    further from the bare application than the aim allows, the difference is the machine's."""
-    missed, untold = [], []
-    noise = _added_p99(bare, nothing)
-    for way, added in _added_p99(bare, ours).items():
-        if added > AIM_ADDED_US and abs(noise[way]) > AIM_ADDED_US:
-            untold.append(f"cannot be told: p99 {way} ({added:+.0f}, a middleware that does nothing {noise[way]:+.0f})")
-        elif added > AIM_ADDED_US:
-            missed.append(f"p99 +100 µs {way} ({added:+.0f})")
-    if median(ours.rates) < AIM_RATIO * median(bare.rates):
-        missed.append("95 % of bare")
-    return missed, untold
-
-
-def _added_p99(bare: Server, other: Server) -> dict[str, float]:
-    """How far its p99 is above that of the bare application, in three ways."""
-    return {
-        "in the best quarter of the turns": other.quantile(0.99) - bare.quantile(0.99),
-        "in the median turn": other.quantile(0.99, 0.5) - bare.quantile(0.99, 0.5),
-        "of all requests": other.whole_p99() - bare.whole_p99(),
-    }
-
-
 def _outage(context: Context, load: Load, stack: Any, bare: Server, ours: Server) -> list[Result]:
-    bare.forget(), ours.forget()
+    bare.turns, ours.turns = Turns(), Turns()
     seconds = context.scaled(OUTAGE_SECONDS, 6.0)
     context.progress(0.6, "the broker is killed")
     stack.kafka.kill()
@@ -284,11 +241,12 @@ def _outage(context: Context, load: Load, stack: Any, bare: Server, ours: Server
             bare.load(load, OUTAGE_TURN, OUTAGE_RATE)
             context.progress(0.6 + 0.3 * min(1.0, (time.monotonic() - killed) / seconds), "no broker")
         back.result()
-    added = ours.quantile(0.99) - bare.quantile(0.99)
+    normal, watched = bare.turns, ours.turns
+    added = watched.quantile(0.99) - normal.quantile(0.99)
     missed = ["p99 +100 µs"] if added > AIM_ADDED_US else []
-    figures = {"rate": OUTAGE_RATE, "p50_us": ours.quantile(0.5), "p99_us": ours.quantile(0.99), "added_p99_us": added}
-    figures |= {"whole_p99_us": ours.whole_p99(), "bare_whole_p99_us": bare.whole_p99()}
-    figures |= {"max_us": max(turn[-1] for turn in ours.took), "bare_max_us": max(turn[-1] for turn in bare.took)}
+    figures = {"rate": OUTAGE_RATE, "p50_us": watched.quantile(0.5), "p99_us": watched.quantile(0.99)}
+    figures |= {"added_p99_us": added, "whole_p99_us": watched.whole_p99(), "bare_whole_p99_us": normal.whole_p99()}
+    figures |= {"max_us": watched.slowest(), "bare_max_us": normal.slowest()}
     name = f"intercepted, broker dead for {seconds:.0f} s"
     return [Result("intercept", name, figures, not missed and not ours.failed, *_aim(missed))]
 

@@ -183,8 +183,7 @@ def test_keyboard_and_screen_reader(live: LiveProcess, filled: Feed, open_page: 
     assert page.locator("img:not([alt])").count() == 0
     levels = page.evaluate("[...document.querySelectorAll('h1,h2,h3')].map(h => Number(h.tagName[1]))")
     assert all(after - before <= 1 for before, after in pairwise(levels))
-    chart = page.locator("#views-chart").get_attribute("aria-label")
-    assert re.search(r"\d+ in 30 minutes", chart)
+    expect(page.locator("#views-chart")).to_have_attribute("aria-label", re.compile(r"\d+ in 30 minutes"))
     for level in page.locator("svg").all():
         assert level.get_attribute("aria-hidden") == "true"
 
