@@ -33,3 +33,4 @@ def test_what_two_that_are_the_same_differ_by_is_not_blamed_on_the_interceptor()
     (said,) = untold
     assert said.startswith("cannot be told: p99 of all requests") and "+8940" in said
     assert judged(turns(60), turns(60), stalled)[0] == ["p99 +100 µs of all requests (+8940)"]
+    assert len(judged(turns(60), turns(200), turns(5000))[0]) == 3, "nor is everything the machine's"
