@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import uuid
 from base64 import urlsafe_b64encode
+from typing import TYPE_CHECKING
 
 from tailrace.embedded.certificates import Certificates, make_certificates
 from tailrace.embedded.class_archive import LATE_COMPILER, ClassArchive
@@ -18,6 +19,9 @@ from tailrace.embedded.ports import LOOPBACK, answers, choose
 from tailrace.embedded.service import Service, last_line
 from tailrace.errors import ServiceError
 from tailrace.settings import Settings
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient
 
 
 class Kafka(Service):
@@ -115,25 +119,41 @@ class Kafka(Service):
         values["log.dirs"] = str(self.home / "data").replace("\\", "\\\\")
         return "".join(f"{key}={value}\n" for key, value in values.items())
 
+    def has_started(self) -> bool:
+        """Ready for the first time means also: it serves every partition. After a restart the broker names itself as
+        their leader some moments before it knows that it is, and refuses who asks meanwhile."""
+        return super().has_started() and self._serves_all()
+
     def _answers(self) -> bool:
-        """Ready means: the one broker is there, and serves every partition. After a restart it names itself as their
-        leader some moments before it knows that it is, and refuses who asks meanwhile."""
+        """Ready means: the broker gives its metadata and knows itself as the controller of one unfenced broker."""
         if not answers(self.ports["kafka"]):
             return False  # a refused connection costs nothing here, and a second inside librdkafka
-        from confluent_kafka import KafkaException, TopicPartition
-        from confluent_kafka.admin import AdminClient, OffsetSpec
+        from confluent_kafka import KafkaException
 
         try:
-            client = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0, "socket.timeout.ms": 1000})
-            found = client.list_topics(timeout=1)
-            parts = [TopicPartition(name, part) for name, topic in found.topics.items() for part in topic.partitions]
-            if parts:
-                ends = client.list_offsets(dict.fromkeys(parts, OffsetSpec.latest()), request_timeout=1)
-                for end in ends.values():
-                    end.result()
-            return len(found.brokers) == 1
+            return len(self._admin().list_topics(timeout=1).brokers) == 1
         except KafkaException:
             return False
+
+    def _serves_all(self) -> bool:
+        from confluent_kafka import KafkaException, TopicPartition
+        from confluent_kafka.admin import OffsetSpec
+
+        try:
+            client = self._admin()
+            topics = client.list_topics(timeout=1).topics
+            parts = [TopicPartition(name, part) for name, topic in topics.items() for part in topic.partitions]
+            latest = dict.fromkeys(parts, OffsetSpec.latest())
+            for end in client.list_offsets(latest, request_timeout=1).values() if parts else ():
+                end.result()
+            return True
+        except KafkaException:
+            return False
+
+    def _admin(self) -> AdminClient:
+        from confluent_kafka.admin import AdminClient
+
+        return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0, "socket.timeout.ms": 1000})
 
 
 def _fresh_id() -> str:
